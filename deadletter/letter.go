@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ const (
 	HeaderSeq       = prefix + "seq"       // ordinal in the transaction
 	HeaderNth       = prefix + "record"    // among the records of the row, from 0 on; absent for the first
 	HeaderTimeline  = prefix + "timeline"  // that the row was committed on; letters of version 0.1 have none
-	HeaderSource    = prefix + "source"    // system identifier/slot
+	HeaderSource    = prefix + "source"    // SourceID
 	HeaderGroup     = prefix + "group"     // what keeps order: hash of topic and key
 	HeaderPartition = prefix + "partition" // explicit partition; absent when the key decides
 	HeaderTimestamp = prefix + "timestamp" // mapped timestamp, RFC 3339; absent when there is none
@@ -110,13 +111,18 @@ type Cause struct {
 	Missing  []string // parts of router.Salvage
 }
 
-// SourceID names where rows come from: positions mean nothing elsewhere.
-func SourceID(system, slot string) string { return system + "/" + slot }
+// SourceID names where rows come from: the cluster by its system identifier, the database by its
+// OID, and the slot. Positions mean nothing on another cluster, and event ids nothing in another
+// database. None of the three has a slash.
+func SourceID(system, database, slot string) string { return system + "/" + database + "/" + slot }
 
-// SplitSource is the inverse of SourceID.
-func SplitSource(source string) (system, slot string) {
-	system, slot, _ = strings.Cut(source, "/")
-	return system, slot
+// SplitSource is the inverse of SourceID. All three are empty for what SourceID does not make.
+func SplitSource(source string) (system, database, slot string) {
+	parts := strings.Split(source, "/")
+	if len(parts) != 3 || slices.Contains(parts, "") {
+		return "", "", ""
+	}
+	return parts[0], parts[1], parts[2]
 }
 
 // Letter is one dead letter, as the topic has it.

@@ -239,12 +239,12 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 	l.letter(0x10, "a")
 	task := l.backlog.Whole()[0]
 	letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
-	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/other" }, Restore: func(context.Context, *Letter) (Restored, error) {
+	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/5/other" }, Restore: func(context.Context, *Letter) (Restored, error) {
 		t.Fatal("it was looked for in our table")
 		return Restored{}, nil
 	}}
 	outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
-	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/orders") {
+	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/5/orders") {
 		t.Fatalf("outcome %+v", outcome)
 	}
 }
@@ -339,7 +339,7 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 		{"as it was", func(*Letter) {}, false, nil, ""},
 		{"another row", func(l *Letter) { l.Commit++ }, false, nil, "another letter"},
 		{"other bytes", func(l *Letter) { l.Record.Value = []byte("x") }, false, nil, "another letter"},
-		{"of another source", func(l *Letter) { l.Source = "8000/orders" }, false, nil, "another letter"},
+		{"of another source", func(l *Letter) { l.Source = "8000/5/orders" }, false, nil, "another letter"},
 		{"restored", func(*Letter) {}, true, newRecord(0x10, 1, "a", "v"), ""},
 		{"restored of another key", func(*Letter) {}, true, other, "another row"},
 		{"its value restored", func(l *Letter) { l.ValueBytes = 1 }, true, newRecord(0x10, 1, "a", "v"), ""},

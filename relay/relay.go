@@ -426,7 +426,8 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 		err = r.checkTables(src)
 	}
 	if err == nil {
-		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot))
+		origin := src.Origin()
+		r.delivery.Letters.Source(deadletter.SourceID(origin.SystemID, origin.Database, r.cfg.Replication.Slot))
 	}
 	if err != nil {
 		_ = src.Close(deliveryCtx, src.Start())

@@ -129,7 +129,7 @@ type deadLetters struct {
 func (c *consoleLetters) selected(ctx context.Context, filter admin.LetterFilter) (*deadLetters, error) {
 	d := &deadLetters{consoleLetters: c, sources: restore.NewSources(c.settings.Replication)}
 	if err := d.sources.Identify(ctx); err != nil {
-		return nil, &admin.Failure{Code: http.StatusServiceUnavailable, Problem: "not_answered", Err: fmt.Errorf("%w; PostgreSQL's system identifier selects the dead letters of this relay", err)}
+		return nil, &admin.Failure{Code: http.StatusServiceUnavailable, Problem: "not_answered", Err: fmt.Errorf("%w; PostgreSQL's system identifier and the database's OID select the dead letters of this relay", err)}
 	}
 	d.filter = deadletter.Filter{Reason: filter.Reason, Table: filter.Table, Topic: filter.Topic, Since: filter.Since, Source: d.sources.Own}
 	if filter.Places != nil {
