@@ -83,8 +83,8 @@ func (i ID) Compare(other ID) int {
 	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.Row.Compare(other.Row), cmp.Compare(i.Nth, other.Nth))
 }
 
-// Group is what keeps order among letters: one key of one topic, or, where there is
-// no key or no topic, one letter.
+// Group is what keeps order among letters: one key of one topic; one key of all letters without
+// a topic, as they may get the same one; or, where there is no key, one letter.
 type Group [groupSize]byte
 
 func (g Group) String() string { return hex.EncodeToString(g[:]) }
@@ -95,6 +95,13 @@ func KeyGroup(topic string, key []byte) Group {
 	fmt.Fprintf(h, "%d/%s/", len(topic), topic)
 	h.Write(key)
 	return Group(h.Sum(nil)[:groupSize])
+}
+
+// unroutedGroup is the group of a key whose letters have no topic yet, whatever their table. No
+// topic's group is equal: its hash begins with a digit.
+func unroutedGroup(key []byte) Group {
+	sum := sha256.Sum256(append([]byte("no topic/"), key...))
+	return Group(sum[:groupSize])
 }
 
 func rowGroup(table string, row Row) Group {
@@ -175,7 +182,11 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	}
 	add := func(name, value string) { headers = append(headers, record.Header{Key: name, Value: []byte(value)}) }
 	group := rowGroup(table, row) // several timelines may share it: markers name letters, not groups
-	if rec.Topic != "" && rec.Key != nil {
+	switch {
+	case rec.Key == nil:
+	case rec.Topic == "":
+		group = unroutedGroup(rec.Key)
+	default:
 		group = KeyGroup(rec.Topic, rec.Key)
 	}
 	add(HeaderReason, c.Reason)

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -322,6 +323,38 @@ func TestBacklog_SelectsLettersOrWholeKeys(t *testing.T) {
 	l.put(deliveredRecord(out.Delivered()[0]), 0)
 	if got := l.parked.Len(); got != 2 {
 		t.Errorf("%d keys are parked, want 2: a letter of the key waits", got)
+	}
+}
+
+// The topics of two letters of a key are not known yet and may be the same: the older one is
+// sent first, whichever is selected.
+func TestBacklog_KeepsLettersOfAKeyTogetherThatHaveNoTopicYet(t *testing.T) {
+	l := newLog(Filter{Commit: 0x20})
+	for _, one := range []struct {
+		commit wal.LSN
+		key    string
+	}{{0x10, "a"}, {0x20, "a"}, {0x30, "b"}} {
+		rec := newRecord(one.commit, 1, one.key, "v")
+		rec.Topic = ""
+		c := cause
+		c.Reason, c.Missing = "route", []string{router.PartTopic}
+		l.put(Wrap(rec, topic, c), 0)
+	}
+	var order []wal.LSN
+	whole := l.backlog.Whole()
+	for _, task := range whole {
+		for _, e := range task.Entries {
+			order = append(order, e.Commit)
+		}
+	}
+	if !slices.Equal(order, []wal.LSN{0x10, 0x20}) {
+		t.Errorf("%v are sent, want the two rows of the key, the older one first", order)
+	}
+	if tasks := l.backlog.Selected(); len(tasks) != 1 || len(tasks[0].Entries) != 1 || tasks[0].Left != 1 {
+		t.Errorf("%+v, want one entry and one left", tasks)
+	}
+	if got := l.parked.Len(); got != 0 {
+		t.Errorf("%d keys are parked, want none: a row without a topic holds back no other", got)
 	}
 }
 

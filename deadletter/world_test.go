@@ -52,6 +52,7 @@ type event struct {
 	keyed  bool          // its order counts
 	kind   kind
 	made   bool // the topic has, or had, a letter of it
+	late   bool // its topic is made when it is re-driven, and its order counts from then on
 }
 
 type kind int
@@ -216,6 +217,7 @@ func (p *pipe) event(c *change, key []byte, nth int) *event {
 		e.want.Headers = append(e.want.Headers, record.Header{Key: HeaderDone, Value: []byte(Sent)})
 	}
 	e.keyed = p.park && key != nil && e.kind != unmade
+	e.late = key != nil && e.kind == unmade
 	p.w.events[digestOf(&e.want)] = e
 	p.w.all = append(p.w.all, e)
 	return e
