@@ -48,6 +48,13 @@ func Hints(b *Backlog, f *Filter, source string, done bool) (hints []string) {
 	if len(there) == 0 {
 		return nil
 	}
+	mine := there
+	if f.Source != nil {
+		mine = slices.DeleteFunc(slices.Clone(there), func(e *Entry) bool { return !f.Source(e.Source) })
+		if hint := elsewhere(there); source == "" && hint != "" {
+			return []string{hint}
+		}
+	}
 	which := map[bool]string{true: "no dead letter", false: "no dead letter that waits"}[done]
 	var given []string
 	for _, c := range criteria(f, source) {
@@ -55,15 +62,41 @@ func Hints(b *Backlog, f *Filter, source string, done bool) (hints []string) {
 			continue
 		}
 		given = append(given, "--"+c.flag)
-		if slices.ContainsFunc(there, c.selects) {
+		among := mine // what letters of other sources have does not help
+		if c.flag == "source" || len(mine) == 0 {
+			among = there
+		}
+		if slices.ContainsFunc(among, c.selects) {
 			continue
 		}
-		hints = append(hints, fmt.Sprintf("%s matches %s; %s", which, wording.Printable(strings.TrimSpace("--"+c.flag+" "+c.value)), others(b, &c, there)))
+		hints = append(hints, fmt.Sprintf("%s matches %s; %s", which, wording.Printable(strings.TrimSpace("--"+c.flag+" "+c.value)), others(b, &c, among)))
 	}
 	if hints == nil && len(given) > 1 {
 		hints = append(hints, fmt.Sprintf("each of %s matches some, and none of them matches all", strings.Join(given, ", ")))
 	}
 	return hints
+}
+
+// elsewhere says that letters match in all but their source, and names the sources.
+func elsewhere(there []*Entry) string {
+	var sources []string
+	n := 0
+	for _, e := range there {
+		if e.Other {
+			sources, n = append(sources, wording.Printable(e.Source)), n+1
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	slices.Sort(sources)
+	sources = slices.Compact(sources)
+	more := ""
+	if extra := len(sources) - mostValues; extra > 0 {
+		sources, more = sources[:mostValues], fmt.Sprintf(" and %d more", extra)
+	}
+	match := map[bool]string{true: "matches and is", false: "match and are"}[n == 1]
+	return fmt.Sprintf("%s %s of another source; --source selects one of: %s%s", wording.Count(n, "dead letter"), match, strings.Join(sources, ", "), more)
 }
 
 // mostValues bounds what a hint lists.

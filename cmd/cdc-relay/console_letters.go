@@ -173,7 +173,7 @@ func (c *consoleLetters) plan(ctx context.Context, filter admin.LetterFilter) (*
 
 // planned is what a task list comes to.
 func planned(verb string, tasks []deadletter.Task, report *restore.Report) admin.PlannedAction {
-	a := admin.PlannedAction{Words: fmt.Sprintf("%s %d", verb, report.Letters), Letters: report.Letters, Keys: len(tasks), Left: report.Left, WouldFail: report.Failed, Groups: groups(report)}
+	a := admin.PlannedAction{Words: fmt.Sprintf("%s %d", verb, report.Letters), Letters: report.Letters, Keys: len(tasks), Left: report.Behind(), WouldFail: report.Failed, Groups: groups(report)}
 	for _, task := range tasks {
 		for _, e := range task.Entries {
 			if !e.Matched {

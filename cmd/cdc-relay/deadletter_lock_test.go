@@ -306,22 +306,24 @@ func TestRedrive_SumsUpWhatBecomesOfTheKeys(t *testing.T) {
 
 func TestDeadLetter_HintsAtWhatWouldMatch(t *testing.T) {
 	t.Parallel()
-	l, source := withLetters(t, setAside{key: "a"}, setAside{key: "a", reason: "parked"}, setAside{key: "b", reason: "route", topic: "bills"}, setAside{key: "c", source: "7000000000000000001/16384/elsewhere"})
+	l, source := withLetters(t, setAside{key: "a"}, setAside{key: "a", reason: "parked"}, setAside{key: "b", reason: "route", topic: "bills"}, setAside{key: "c", source: "7000000000000000001/16384/elsewhere"}, setAside{key: "d", reason: "schema", source: "7000000000000000001/16384/elsewhere"})
 	for _, tt := range []struct{ args, stdout, hint string }{
 		{"redrive --reason record_to_large", "no dead letter that waits", "no dead letter that waits matches --reason record_to_large; did you mean --reason record_too_large?"},
 		{"redrive --reason record_to_large --yes", "no dead letter that waits", "did you mean --reason record_too_large?"},
 		{"redrive --reason record_to_large --json", `"letters": 0`, "did you mean --reason record_too_large?"},
-		{"list --reason nothing", "0 of 0", "no dead letter that waits matches --reason nothing; there are: parked, record_too_large, route"},
-		{"show --reason nothing", "0 of 0", "no dead letter matches --reason nothing; there are: parked, record_too_large, route"},
+		{"list --reason nothing", "0 of 0", "no dead letter that waits matches --reason nothing; there are: parked, record_too_large, route, schema"},
+		{"show --reason nothing", "0 of 0", "no dead letter matches --reason nothing; there are: parked, record_too_large, route, schema"},
 		{"list --topic order --table public.nope", "0 of 0", "matches --topic order; did you mean --topic orders?"},
 		{"list --topic order --table public.nope", "0 of 0", "matches --table public.nope; there are: public.outbox"},
 		{"list --reason parked --topic bills", "0 of 0", "each of --reason, --topic matches some, and none of them matches all"},
-		{"list --lsn 1/1", "0 of 0", "matches --lsn 1/1; there are: 0/1, 0/2, 0/3, 0/4"},
+		{"list --lsn 1/1", "0 of 0", "matches --lsn 1/1; there are: 0/1, 0/2, 0/3, 0/4, 0/5"},
 		{"list --key secret", "0 of 0", "no dead letter that waits matches --key; `cdc-relay deadletter list` shows the dead letters"},
 		{"list --partition 7", "0 of 0", "matches --partition;"},
 		{"list --since 2999-01-01T00:00:00Z", "0 of 0", "matches --since; the newest was set aside at 2"},
 		{"redrive --all --source 1/5/" + l.slot(), "no dead letter that waits", "; there are: 7000000000000000001/16384/elsewhere, " + source},
 		{"redrive --all --source " + source + "x", "no dead letter that waits", "did you mean --source " + source + "?"},
+		{"redrive --reason shared", "no dead letter that waits", "there are: parked, record_too_large, route\n"},
+		{"redrive --partition 0 --offset 3", "no dead letter that waits", "1 dead letter matches and is of another source; --source selects one of: 7000000000000000001/16384/elsewhere\n"},
 		{"list --reason parked", "1 of 1", ""},
 	} {
 		got := invoke(t, l.env, append([]string{"deadletter"}, strings.Fields(tt.args)...)...)
