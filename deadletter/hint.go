@@ -80,23 +80,26 @@ func Hints(b *Backlog, f *Filter, source string, done bool) (hints []string) {
 // elsewhere says that letters match in all but their source, and names the sources.
 func elsewhere(there []*Entry) string {
 	var sources []string
-	n := 0
 	for _, e := range there {
 		if e.Other {
-			sources, n = append(sources, wording.Printable(e.Source)), n+1
+			sources = append(sources, wording.Printable(e.Source))
 		}
 	}
-	if n == 0 {
+	if sources == nil {
 		return ""
 	}
-	slices.Sort(sources)
-	sources = slices.Compact(sources)
-	more := ""
-	if extra := len(sources) - mostValues; extra > 0 {
-		sources, more = sources[:mostValues], fmt.Sprintf(" and %d more", extra)
+	match := map[bool]string{true: "matches and is", false: "match and are"}[len(sources) == 1]
+	return fmt.Sprintf("%s %s of another source; --source selects one of: %s", wording.Count(len(sources), "dead letter"), match, listed(sources))
+}
+
+// listed names each value once, in order, and not too many.
+func listed(values []string) string {
+	slices.Sort(values)
+	values = slices.Compact(values)
+	if n := len(values) - mostValues; n > 0 {
+		return strings.Join(values[:mostValues], ", ") + fmt.Sprintf(" and %d more", n)
 	}
-	match := map[bool]string{true: "matches and is", false: "match and are"}[n == 1]
-	return fmt.Sprintf("%s %s of another source; --source selects one of: %s%s", wording.Count(n, "dead letter"), match, strings.Join(sources, ", "), more)
+	return strings.Join(values, ", ")
 }
 
 // mostValues bounds what a hint lists.
@@ -125,12 +128,8 @@ func others(b *Backlog, c *criterion, there []*Entry) string {
 	if near, ok := wording.Nearest(c.value, values); ok && c.flag != "lsn" {
 		return "did you mean --" + c.flag + " " + near + "?"
 	}
-	more := ""
-	if n := len(values) - mostValues; n > 0 {
-		values, more = values[:mostValues], fmt.Sprintf(" and %d more", n)
-	}
 	if len(values) == 0 {
 		return "none has any"
 	}
-	return "there are: " + strings.Join(values, ", ") + more
+	return "there are: " + listed(values)
 }

@@ -100,12 +100,15 @@ func KeyGroup(topic string, key []byte) Group {
 // unroutedGroup is the group of a key whose letters have no topic yet, whatever their table. No
 // topic's group is equal: its hash begins with a digit.
 func unroutedGroup(key []byte) Group {
-	sum := sha256.Sum256(append([]byte("no topic/"), key...))
-	return Group(sum[:groupSize])
+	return hashed("no topic/" + string(key))
 }
 
 func rowGroup(table string, row Row) Group {
-	sum := sha256.Sum256([]byte(table + " " + row.String()))
+	return hashed(table + " " + row.String())
+}
+
+func hashed(text string) Group {
+	sum := sha256.Sum256([]byte(text))
 	return Group(sum[:groupSize])
 }
 
