@@ -50,7 +50,7 @@ func (b *box) tools() Tools {
 	all.Retry = func() bool { return true }
 	began := time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 	at := func(partition int32, offset int64, reason, state string) Letter {
-		return Letter{Partition: partition, Offset: offset, Time: began.Add(time.Duration(offset) * time.Minute), Reason: reason, Table: "public.outbox", Topic: "orders", LSN: "0/1", Seq: 1, Source: "1/s", EventID: "e", State: state}
+		return Letter{Partition: partition, Offset: offset, Time: began.Add(time.Duration(offset) * time.Minute), Reason: reason, Table: "public.outbox", Topic: "orders", LSN: "0/1", Seq: 1, Source: "1/5/s", EventID: "e", State: state}
 	}
 	all.Letters = &LetterTools{
 		Topic: "cdc-relay.dead-letters",

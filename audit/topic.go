@@ -165,10 +165,10 @@ func (w *work) record(topic uint16, m *topics.Message) error {
 
 // letters reads which rows wait in the dead-letter topic.
 func (w *work) letters(ctx context.Context, scanner *topics.Scanner) error {
-	system := w.holder.Origin().SystemID
+	here := w.holder.Origin()
 	set := waiting.New(func(source string) bool {
-		of, slot := deadletter.SplitSource(source)
-		return of == system && w.settings.Replication.OwnSlot(slot)
+		system, database, slot := deadletter.SplitSource(source)
+		return system == here.SystemID && database == here.Database && w.settings.Replication.OwnSlot(slot)
 	})
 	spans, err := scanner.Spans(ctx, time.Time{}, w.settings.DeadLetterTopic)
 	if err == nil {

@@ -80,7 +80,7 @@ func (r *reading) Lost() <-chan struct{} {
 
 // Origin is the server's, without forks: a row's number lies behind none.
 func (r *reading) Origin() wal.Origin {
-	return wal.Origin{SystemID: r.w.progress.System, Timeline: r.w.progress.Timeline}
+	return wal.Origin{SystemID: r.w.progress.System, Database: r.w.holder.Origin().Database, Timeline: r.w.progress.Timeline}
 }
 
 // Run sends the rows behind the present place, and returns nil when intake ends. Once all rows

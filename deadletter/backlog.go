@@ -252,7 +252,7 @@ func (b *Backlog) tasks(whole bool) (tasks []Task) {
 // system with the oldest letter comes first.
 func byFirstRow(tasks []Task) {
 	system := func(e *Entry) string {
-		name, _ := SplitSource(e.Source)
+		name, _, _ := SplitSource(e.Source)
 		return name
 	}
 	oldest := make(map[string]time.Time)

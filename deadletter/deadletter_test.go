@@ -32,7 +32,7 @@ func message(r record.Record, partition int32, offset int64) *topics.Message {
 	return &topics.Message{Topic: r.Topic, Partition: partition, Offset: offset, Timestamp: time.Unix(50, 0), Key: r.Key, Value: r.Value, Headers: r.Headers}
 }
 
-var cause = Cause{Reason: "record_too_large", Err: errors.New("too large"), Source: "7000/orders"}
+var cause = Cause{Reason: "record_too_large", Err: errors.New("too large"), Source: "7000/5/orders"}
 
 func TestLetter_IsReadAsItWasWritten(t *testing.T) {
 	full := newRecord(0x1_0000_0010, 3, "k", `{"a":1}`)
@@ -72,7 +72,7 @@ func TestLetter_IsReadAsItWasWritten(t *testing.T) {
 			if l.Keyed != tt.keyed || l.Complete() != (tt.missing == nil) || !slices.Equal(l.Missing, tt.missing) {
 				t.Fatalf("keyed %t, missing %v", l.Keyed, l.Missing)
 			}
-			if l.Reason != "record_too_large" || l.Message != "too large" || l.Table != "public.outbox" || l.Source != "7000/orders" || l.Commit != tt.rec.Row.Txn.Commit || l.Seq != tt.rec.Row.Ordinal {
+			if l.Reason != "record_too_large" || l.Message != "too large" || l.Table != "public.outbox" || l.Source != "7000/5/orders" || l.Commit != tt.rec.Row.Txn.Commit || l.Seq != tt.rec.Row.Ordinal {
 				t.Fatalf("letter %+v", l)
 			}
 		})
@@ -129,8 +129,8 @@ func TestStrip_TakesValueThenHeadersAndKeepsTheKey(t *testing.T) {
 func TestMarker_IsReadAsItWasWritten(t *testing.T) {
 	group := KeyGroup("orders", []byte("k"))
 	for _, want := range []Marker{
-		{Source: "7000/orders", Group: group, Outcome: Discarded, Partition: 3, Offsets: NewOffsets([]int64{9, 3, 5, 4, 9}), Through: Row{0x1_0000_0010, 4}},
-		{Source: "7000/orders", Group: group, Outcome: Sent, Offsets: NewOffsets([]int64{0})},
+		{Source: "7000/5/orders", Group: group, Outcome: Discarded, Partition: 3, Offsets: NewOffsets([]int64{9, 3, 5, 4, 9}), Through: Row{0x1_0000_0010, 4}},
+		{Source: "7000/5/orders", Group: group, Outcome: Sent, Offsets: NewOffsets([]int64{0})},
 	} {
 		l, got, err := Parse(message(want.Record(topic, []byte("k")), want.Partition, 20))
 		if err != nil || l != nil || !reflect.DeepEqual(*got, want) {
@@ -229,7 +229,7 @@ type logOf struct {
 
 func newLog(filter Filter) *logOf {
 	l := &logOf{backlog: newBacklog(), parked: NewParked(3, "orders"), offset: map[int32]int64{}, filter: filter, cause: cause}
-	l.parked.Source("7000/orders")
+	l.parked.Source("7000/5/orders")
 	return l
 }
 
@@ -246,12 +246,12 @@ func (l *logOf) letter(commit wal.LSN, key string) {
 
 // done writes a marker of version 0.1.
 func (l *logOf) done(key string, through wal.LSN, partition int32) {
-	l.put(markerOfVersion01("7000/orders", KeyGroup("orders", []byte(key)), Row{through, 1}), partition)
+	l.put(markerOfVersion01("7000/5/orders", KeyGroup("orders", []byte(key)), Row{through, 1}), partition)
 }
 
 // marked writes a marker into partition 0.
 func (l *logOf) marked(key string, offsets ...int64) {
-	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte(key)), Outcome: Sent, Offsets: NewOffsets(offsets)}
+	m := Marker{Source: "7000/5/orders", Group: KeyGroup("orders", []byte(key)), Outcome: Sent, Offsets: NewOffsets(offsets)}
 	l.put(m.Record(topic, []byte(key)), 0)
 }
 
@@ -532,5 +532,19 @@ func TestParked_ForgetsWhatATopicHeldThatWasMadeAgain(t *testing.T) {
 	p.Read(message(m.Record(topic, coming.Key), 0, 2))
 	if p.Len() != 1 {
 		t.Fatal("a marker that does not reach the last letter freed the key")
+	}
+}
+
+// Letters of two databases that had slots of one name are told apart, and what is no source is
+// nobody's.
+func TestSource_SplitsIntoWhatItWasMadeOf(t *testing.T) {
+	for _, tt := range []struct{ source, system, database, slot string }{
+		{SourceID("7301", "16384", "orders"), "7301", "16384", "orders"},
+		{SourceID("7301", "5", "orders_2_0"), "7301", "5", "orders_2_0"},
+		{"7301/orders", "", "", ""}, {"7301//orders", "", "", ""}, {"7301/5/orders/", "", "", ""}, {"/5/orders", "", "", ""}, {"7301/5/", "", "", ""}, {"", "", "", ""},
+	} {
+		if system, database, slot := SplitSource(tt.source); system != tt.system || database != tt.database || slot != tt.slot {
+			t.Errorf("%q: %q, %q, %q", tt.source, system, database, slot)
+		}
 	}
 }

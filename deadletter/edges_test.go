@@ -117,7 +117,7 @@ func TestFilling_SeesWhatIsDoneWithSinceTheFirstReading(t *testing.T) {
 	l.letter(0x30, "b")
 	entries := l.backlog.Entries[:2]
 	f := newFilling(entries)
-	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte("a")), Outcome: Sent, Offsets: NewOffsets([]int64{0})}
+	m := Marker{Source: "7000/5/orders", Group: KeyGroup("orders", []byte("a")), Outcome: Sent, Offsets: NewOffsets([]int64{0})}
 	for offset, rec := range []record.Record{
 		Wrap(newRecord(0x10, 1, "a", "v1"), topic, cause), Wrap(newRecord(0x20, 1, "a", "v2"), topic, cause), Wrap(newRecord(0x30, 1, "b", "v3"), topic, cause), m.Record(topic, []byte("a")),
 	} {
@@ -169,15 +169,15 @@ func TestSpan_RemembersWhatIsCoveredOnce(t *testing.T) {
 // whichever system: it reads the topic before it knows its database.
 func TestParked_KeepsNoKeysOfOtherSlots(t *testing.T) {
 	p := NewParked(10, "orders")
-	for i, source := range []string{"7000/billing", "7000/orders", "8000/orders", "8000/orders_2"} {
+	for i, source := range []string{"7000/5/billing", "7000/5/orders", "8000/5/orders", "8000/5/orders_2"} {
 		rec := Wrap(newRecord(0x10, 1, "k", "v"), topic, Cause{Reason: "route", Err: errors.New("no"), Source: source, Timeline: 1})
 		m := topics.Message{Topic: topic, Offset: int64(i), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
 		p.Read(&m)
 	}
-	if len(p.others) != 2 || p.others["7000/orders"] == nil || p.others["8000/orders"] == nil {
+	if len(p.others) != 2 || p.others["7000/5/orders"] == nil || p.others["8000/5/orders"] == nil {
 		t.Errorf("keeps keys of %d sources: %v", len(p.others), p.others)
 	}
-	p.Source("8000/orders")
+	p.Source("8000/5/orders")
 	if p.Len() != 1 {
 		t.Errorf("%d keys of its own, want 1", p.Len())
 	}

@@ -19,7 +19,7 @@ func Example() {
 	}
 	sent := deadletter.Wrap(refused, "orders.dead-letters", deadletter.Cause{
 		Reason: "record_too_large", Err: errors.New("the record is larger than max.message.bytes of orders"),
-		Source: deadletter.SourceID("7301", "orders"), Timeline: 1,
+		Source: deadletter.SourceID("7301", "16384", "orders"), Timeline: 1,
 	})
 	letter, _, err := deadletter.Parse(&topics.Message{Topic: sent.Topic, Offset: 7, Key: sent.Key, Value: sent.Value, Headers: sent.Headers})
 	if err != nil {
@@ -28,6 +28,6 @@ func Example() {
 	fmt.Println(letter.Table, letter.Row, letter.Source, letter.Reason)
 	fmt.Printf("%s %s %s, complete: %t\n", letter.Record.Topic, letter.Record.Key, letter.Record.Value, letter.Complete())
 	// Output:
-	// public.outbox 0/100/1 7301/orders record_too_large
+	// public.outbox 0/100/1 7301/16384/orders record_too_large
 	// orders 42 {"total": 9}, complete: true
 }

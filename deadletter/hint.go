@@ -48,6 +48,13 @@ func Hints(b *Backlog, f *Filter, source string, done bool) (hints []string) {
 	if len(there) == 0 {
 		return nil
 	}
+	mine := there
+	if f.Source != nil {
+		mine = slices.DeleteFunc(slices.Clone(there), func(e *Entry) bool { return !f.Source(e.Source) })
+		if hint := elsewhere(there); source == "" && hint != "" {
+			return []string{hint}
+		}
+	}
 	which := map[bool]string{true: "no dead letter", false: "no dead letter that waits"}[done]
 	var given []string
 	for _, c := range criteria(f, source) {
@@ -55,15 +62,44 @@ func Hints(b *Backlog, f *Filter, source string, done bool) (hints []string) {
 			continue
 		}
 		given = append(given, "--"+c.flag)
-		if slices.ContainsFunc(there, c.selects) {
+		among := mine // what letters of other sources have does not help
+		if c.flag == "source" || len(mine) == 0 {
+			among = there
+		}
+		if slices.ContainsFunc(among, c.selects) {
 			continue
 		}
-		hints = append(hints, fmt.Sprintf("%s matches %s; %s", which, wording.Printable(strings.TrimSpace("--"+c.flag+" "+c.value)), others(b, &c, there)))
+		hints = append(hints, fmt.Sprintf("%s matches %s; %s", which, wording.Printable(strings.TrimSpace("--"+c.flag+" "+c.value)), others(b, &c, among)))
 	}
 	if hints == nil && len(given) > 1 {
 		hints = append(hints, fmt.Sprintf("each of %s matches some, and none of them matches all", strings.Join(given, ", ")))
 	}
 	return hints
+}
+
+// elsewhere says that letters match in all but their source, and names the sources.
+func elsewhere(there []*Entry) string {
+	var sources []string
+	for _, e := range there {
+		if e.Other {
+			sources = append(sources, wording.Printable(e.Source))
+		}
+	}
+	if sources == nil {
+		return ""
+	}
+	match := map[bool]string{true: "matches and is", false: "match and are"}[len(sources) == 1]
+	return fmt.Sprintf("%s %s of another source; --source selects one of: %s", wording.Count(len(sources), "dead letter"), match, listed(sources))
+}
+
+// listed names each value once, in order, and not too many.
+func listed(values []string) string {
+	slices.Sort(values)
+	values = slices.Compact(values)
+	if n := len(values) - mostValues; n > 0 {
+		return strings.Join(values[:mostValues], ", ") + fmt.Sprintf(" and %d more", n)
+	}
+	return strings.Join(values, ", ")
 }
 
 // mostValues bounds what a hint lists.
@@ -92,12 +128,8 @@ func others(b *Backlog, c *criterion, there []*Entry) string {
 	if near, ok := wording.Nearest(c.value, values); ok && c.flag != "lsn" {
 		return "did you mean --" + c.flag + " " + near + "?"
 	}
-	more := ""
-	if n := len(values) - mostValues; n > 0 {
-		values, more = values[:mostValues], fmt.Sprintf(" and %d more", n)
-	}
 	if len(values) == 0 {
 		return "none has any"
 	}
-	return "there are: " + strings.Join(values, ", ") + more
+	return "there are: " + listed(values)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ const (
 	HeaderSeq       = prefix + "seq"       // ordinal in the transaction
 	HeaderNth       = prefix + "record"    // among the records of the row, from 0 on; absent for the first
 	HeaderTimeline  = prefix + "timeline"  // that the row was committed on; letters of version 0.1 have none
-	HeaderSource    = prefix + "source"    // system identifier/slot
+	HeaderSource    = prefix + "source"    // SourceID
 	HeaderGroup     = prefix + "group"     // what keeps order: hash of topic and key
 	HeaderPartition = prefix + "partition" // explicit partition; absent when the key decides
 	HeaderTimestamp = prefix + "timestamp" // mapped timestamp, RFC 3339; absent when there is none
@@ -82,8 +83,8 @@ func (i ID) Compare(other ID) int {
 	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.Row.Compare(other.Row), cmp.Compare(i.Nth, other.Nth))
 }
 
-// Group is what keeps order among letters: one key of one topic, or, where there is
-// no key or no topic, one letter.
+// Group is what keeps order among letters: one key of one topic; one key of all letters without
+// a topic, as they may get the same one; or, where there is no key, one letter.
 type Group [groupSize]byte
 
 func (g Group) String() string { return hex.EncodeToString(g[:]) }
@@ -96,8 +97,18 @@ func KeyGroup(topic string, key []byte) Group {
 	return Group(h.Sum(nil)[:groupSize])
 }
 
+// unroutedGroup is the group of a key whose letters have no topic yet, whatever their table. No
+// topic's group is equal: its hash begins with a digit.
+func unroutedGroup(key []byte) Group {
+	return hashed("no topic/" + string(key))
+}
+
 func rowGroup(table string, row Row) Group {
-	sum := sha256.Sum256([]byte(table + " " + row.String()))
+	return hashed(table + " " + row.String())
+}
+
+func hashed(text string) Group {
+	sum := sha256.Sum256([]byte(text))
 	return Group(sum[:groupSize])
 }
 
@@ -110,13 +121,18 @@ type Cause struct {
 	Missing  []string // parts of router.Salvage
 }
 
-// SourceID names where rows come from: positions mean nothing elsewhere.
-func SourceID(system, slot string) string { return system + "/" + slot }
+// SourceID names where rows come from: the cluster by its system identifier, the database by its
+// OID, and the slot. Positions mean nothing on another cluster, and event ids nothing in another
+// database. None of the three has a slash.
+func SourceID(system, database, slot string) string { return system + "/" + database + "/" + slot }
 
-// SplitSource is the inverse of SourceID.
-func SplitSource(source string) (system, slot string) {
-	system, slot, _ = strings.Cut(source, "/")
-	return system, slot
+// SplitSource is the inverse of SourceID. All three are empty for what SourceID does not make.
+func SplitSource(source string) (system, database, slot string) {
+	parts := strings.Split(source, "/")
+	if len(parts) != 3 || slices.Contains(parts, "") {
+		return "", "", ""
+	}
+	return parts[0], parts[1], parts[2]
 }
 
 // Letter is one dead letter, as the topic has it.
@@ -169,7 +185,11 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	}
 	add := func(name, value string) { headers = append(headers, record.Header{Key: name, Value: []byte(value)}) }
 	group := rowGroup(table, row) // several timelines may share it: markers name letters, not groups
-	if rec.Topic != "" && rec.Key != nil {
+	switch {
+	case rec.Key == nil:
+	case rec.Topic == "":
+		group = unroutedGroup(rec.Key)
+	default:
 		group = KeyGroup(rec.Topic, rec.Key)
 	}
 	add(HeaderReason, c.Reason)

@@ -170,7 +170,7 @@ func (p *Parked) forget() {
 
 // counts leaves out the letters of other pipelines, which may be many and share the topic.
 func (p *Parked) counts(source string) bool {
-	_, slot := SplitSource(source)
+	_, _, slot := SplitSource(source)
 	return p.slot == "" || p.slot == slot
 }
 

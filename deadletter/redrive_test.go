@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -239,12 +240,12 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 	l.letter(0x10, "a")
 	task := l.backlog.Whole()[0]
 	letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
-	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/other" }, Restore: func(context.Context, *Letter) (Restored, error) {
+	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/5/other" }, Restore: func(context.Context, *Letter) (Restored, error) {
 		t.Fatal("it was looked for in our table")
 		return Restored{}, nil
 	}}
 	outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
-	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/orders") {
+	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/5/orders") {
 		t.Fatalf("outcome %+v", outcome)
 	}
 }
@@ -325,6 +326,38 @@ func TestBacklog_SelectsLettersOrWholeKeys(t *testing.T) {
 	}
 }
 
+// The topics of two letters of a key are not known yet and may be the same: the older one is
+// sent first, whichever is selected.
+func TestBacklog_KeepsLettersOfAKeyTogetherThatHaveNoTopicYet(t *testing.T) {
+	l := newLog(Filter{Commit: 0x20})
+	for _, one := range []struct {
+		commit wal.LSN
+		key    string
+	}{{0x10, "a"}, {0x20, "a"}, {0x30, "b"}} {
+		rec := newRecord(one.commit, 1, one.key, "v")
+		rec.Topic = ""
+		c := cause
+		c.Reason, c.Missing = "route", []string{router.PartTopic}
+		l.put(Wrap(rec, topic, c), 0)
+	}
+	var order []wal.LSN
+	whole := l.backlog.Whole()
+	for _, task := range whole {
+		for _, e := range task.Entries {
+			order = append(order, e.Commit)
+		}
+	}
+	if !slices.Equal(order, []wal.LSN{0x10, 0x20}) {
+		t.Errorf("%v are sent, want the two rows of the key, the older one first", order)
+	}
+	if tasks := l.backlog.Selected(); len(tasks) != 1 || len(tasks[0].Entries) != 1 || tasks[0].Left != 1 {
+		t.Errorf("%+v, want one entry and one left", tasks)
+	}
+	if got := l.parked.Len(); got != 0 {
+		t.Errorf("%d keys are parked, want none: a row without a topic holds back no other", got)
+	}
+}
+
 // What is sent is what was planned, and of a letter that is not complete the row that it
 // came from.
 func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
@@ -339,7 +372,7 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 		{"as it was", func(*Letter) {}, false, nil, ""},
 		{"another row", func(l *Letter) { l.Commit++ }, false, nil, "another letter"},
 		{"other bytes", func(l *Letter) { l.Record.Value = []byte("x") }, false, nil, "another letter"},
-		{"of another source", func(l *Letter) { l.Source = "8000/orders" }, false, nil, "another letter"},
+		{"of another source", func(l *Letter) { l.Source = "8000/5/orders" }, false, nil, "another letter"},
 		{"restored", func(*Letter) {}, true, newRecord(0x10, 1, "a", "v"), ""},
 		{"restored of another key", func(*Letter) {}, true, other, "another row"},
 		{"its value restored", func(l *Letter) { l.ValueBytes = 1 }, true, newRecord(0x10, 1, "a", "v"), ""},

@@ -113,6 +113,9 @@ func (w *world) operate() {
 		filter.Partition, filter.Offset = &one.Partition, &one.Offset
 	} else if w.chance(30) {
 		filter.Reason = "record_too_large"
+	} else if len(letters) > 0 && w.chance(50) {
+		one := letters[w.random.IntN(len(letters))]
+		filter.Partition, filter.Offset = &one.Partition, &one.Offset
 	}
 	before := w.states(func(source string) bool { return own && source != o.p.source })
 	w.say("%s re-drives, discard %t, own %t, faulty %t", o.p.source, discard, own, o.share)
@@ -166,7 +169,7 @@ func (w *world) fill(entries []*Entry) map[Location]*Letter {
 //  5. A key is parked as long as the topic has a letter of it that waits, and no longer
 //     (checkParked).
 //  6. Records of a parked key arrive in the order of the stream, counted by their first
-//     arrival.
+//     arrival. So do records that had no topic until they were re-driven.
 func (w *world) check() {
 	b := w.backlog(Filter{})
 	if b.Foreign > 0 {
@@ -189,11 +192,11 @@ func (w *world) checkOrder() {
 	seen, highest := map[*event]bool{}, map[string]*event{}
 	for _, l := range w.topic {
 		e := w.events[l.sum]
-		if e == nil || seen[e] || !e.keyed || w.dropped[e] {
+		if e == nil || seen[e] || !e.keyed && !e.late || w.dropped[e] {
 			continue
 		}
 		seen[e] = true
-		key := e.source + string(e.want.Key)
+		key := fmt.Sprintf("%s %t %s", e.source, e.late, e.want.Key)
 		if last := highest[key]; last != nil && e.id.Compare(last.id) < 0 {
 			w.fault("%s came behind %s (%s)", e, last, l.by)
 		}

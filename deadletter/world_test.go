@@ -52,6 +52,7 @@ type event struct {
 	keyed  bool          // its order counts
 	kind   kind
 	made   bool // the topic has, or had, a letter of it
+	late   bool // its topic is made when it is re-driven, and its order counts from then on
 }
 
 type kind int
@@ -76,14 +77,15 @@ type change struct {
 
 // pipe is a database, its slot and the relay.
 type pipe struct {
-	w      *world
-	source string
-	park   bool
-	origin wal.Origin
-	rows   []*change
-	commit wal.LSN // of the next transaction
-	serial int
-	slot   int // rows that are confirmed
+	w        *world
+	source   string
+	slotName string
+	park     bool
+	origin   wal.Origin
+	rows     []*change
+	commit   wal.LSN // of the next transaction
+	serial   int
+	slot     int // rows that are confirmed
 
 	parked  *Parked // nil without parking
 	at      int     // rows that the relay has read
@@ -106,8 +108,9 @@ func newWorld(seed uint64) *world {
 		acked: map[digest]bool{}, dropped: map[*event]bool{},
 	}
 	w.grow()
-	for _, source := range []string{"7000/orders", "7000/billing", "8000/orders"}[:1+w.random.IntN(3)] {
-		p := &pipe{w: w, source: source, park: w.random.IntN(4) > 0, commit: 0x100, origin: wal.Origin{SystemID: source[:4], Timeline: 1}, old: w.random.IntN(4) == 0}
+	for _, source := range []string{SourceID("7000", "5", "orders"), SourceID("7000", "5", "billing"), SourceID("8000", "5", "orders"), SourceID("7000", "6", "orders")}[:1+w.random.IntN(4)] {
+		_, _, slot := SplitSource(source)
+		p := &pipe{w: w, source: source, slotName: slot, park: w.random.IntN(4) > 0, commit: 0x100, origin: wal.Origin{SystemID: source[:4], Timeline: 1}, old: w.random.IntN(4) == 0}
 		p.aged = p.old
 		w.pipes = append(w.pipes, p)
 		p.start()
@@ -214,6 +217,7 @@ func (p *pipe) event(c *change, key []byte, nth int) *event {
 		e.want.Headers = append(e.want.Headers, record.Header{Key: HeaderDone, Value: []byte(Sent)})
 	}
 	e.keyed = p.park && key != nil && e.kind != unmade
+	e.late = key != nil && e.kind == unmade
 	p.w.events[digestOf(&e.want)] = e
 	p.w.all = append(p.w.all, e)
 	return e
@@ -224,7 +228,7 @@ func (p *pipe) start() {
 	p.parked, p.flight, p.at, p.expired = nil, nil, p.slot, false
 	p.seen = make([]int64, len(p.w.log))
 	if p.park {
-		p.parked = NewParked(MaxParked, p.source[len("7000/"):])
+		p.parked = NewParked(MaxParked, p.slotName)
 		p.parked.Source(p.source)
 		p.follow(1 << 30)
 	}

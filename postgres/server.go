@@ -24,6 +24,7 @@ const (
 type Server struct {
 	ServerVersion int // server_version_num: 150014
 	SystemID      string
+	Database      string // OID of the session's
 	Timeline      int32
 	WALEnd        wal.LSN
 	SenderTimeout time.Duration // wal_sender_timeout of this connection; zero is never
@@ -39,7 +40,8 @@ type Server struct {
 // ReadSettings reads the server's settings and refuses a version that is too old.
 func (s *Server) ReadSettings(q Querier) error {
 	row, err := q.One(`SELECT current_setting('server_version_num'), current_setting('server_version'),
-		current_setting('wal_level'), pg_catalog.pg_is_in_recovery()`)
+		current_setting('wal_level'), pg_catalog.pg_is_in_recovery(),
+		(SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())`)
 	if err != nil {
 		return Classify("read the server's settings", err)
 	}
@@ -47,7 +49,7 @@ func (s *Server) ReadSettings(q Querier) error {
 	if row.Err != nil {
 		return row.Err
 	}
-	s.ServerVersion, s.walLevel, s.inRecovery = version, row.Text(2), row.Bool(3)
+	s.ServerVersion, s.walLevel, s.inRecovery, s.Database = version, row.Text(2), row.Bool(3), row.Text(4)
 	switch {
 	case version < OldestVersion:
 		return &fault.Error{
@@ -139,7 +141,7 @@ func (s *Server) Identify(q Querier) error {
 
 // Origin is where the server's positions mean something, once it was identified.
 func (s *Server) Origin() wal.Origin {
-	return wal.Origin{SystemID: s.SystemID, Timeline: s.Timeline, Forks: s.forks}
+	return wal.Origin{SystemID: s.SystemID, Database: s.Database, Timeline: s.Timeline, Forks: s.forks}
 }
 
 // readHistory asks for the forks before the present timeline.

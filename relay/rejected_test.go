@@ -244,7 +244,7 @@ func TestDeadLetter_RejectedRowGoesThereAndTheStreamGoesOn(t *testing.T) {
 				}
 				l := r.log.letters(t)[0]
 				if l.Reason != tt.reason || string(l.Record.Value) != tt.value || l.Record.Topic != tt.topic || string(l.Record.Key) != "a" ||
-					l.Table != "public.outbox" || l.Commit != 110 || l.Seq != 3 || l.Source != "7000/orders" || l.EventID() != "0/6E-3" {
+					l.Table != "public.outbox" || l.Commit != 110 || l.Seq != 3 || l.Source != "7000/16384/orders" || l.EventID() != "0/6E-3" {
 					t.Fatalf("letter %+v", l)
 				}
 				if st := r.relay.Status(); st.EventsRejected != 1 || st.DeadLetters != 1 || st.State != status.Streaming {
@@ -407,7 +407,7 @@ func TestSkip_CountsAndGoesOn(t *testing.T) {
 // redrive marks letters of a key as sent: nothing of the key waits at the offsets.
 func (r *rejecting) redrive(key string, offsets ...int64) {
 	m := deadletter.Marker{
-		Source: "7000/orders", Group: deadletter.KeyGroup("order-events", []byte(key)), Outcome: deadletter.Sent,
+		Source: "7000/16384/orders", Group: deadletter.KeyGroup("order-events", []byte(key)), Outcome: deadletter.Sent,
 		Offsets: deadletter.NewOffsets(offsets),
 	}
 	r.log.add(m.Record(lettersTopic, []byte(key)))
@@ -439,7 +439,7 @@ func TestParking_LaterRowsFollowUntilReDriven(t *testing.T) {
 			t.Fatalf("letters %q", got)
 		}
 		// So does one of another slot's rows.
-		other := deadletter.Marker{Source: "7000/other", Group: deadletter.KeyGroup("order-events", []byte("a")), Offsets: deadletter.NewOffsets([]int64{0, 1, 2}), Outcome: deadletter.Sent}
+		other := deadletter.Marker{Source: "7000/16384/other", Group: deadletter.KeyGroup("order-events", []byte("a")), Offsets: deadletter.NewOffsets([]int64{0, 1, 2}), Outcome: deadletter.Sent}
 		r.log.add(other.Record(lettersTopic, []byte("a")))
 		pass(time.Second)
 		if st := r.relay.Status(); st.ParkedKeys != 1 {

@@ -426,7 +426,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 		err = r.checkTables(src)
 	}
 	if err == nil {
-		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot))
+		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, src.Origin().Database, r.cfg.Replication.Slot))
 	}
 	if err != nil {
 		_ = src.Close(deliveryCtx, src.Start())

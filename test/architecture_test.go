@@ -92,7 +92,7 @@ var arrows = map[string][]string{
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
 	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
 	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
-	"relay/records":      {"advice", "checkpoint", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
+	"relay/records":      {"advice", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"docs", "history", "loopback", "relay/status", "tail", "ways"},
 	"tail":               {"replication/wal", "router/record"},

@@ -22,6 +22,7 @@ const (
 
 // large are the packages over the limit, each with its reason.
 var large = map[string]string{
+	"deadletter":        "letters, markers, parked keys and the redrive are one format, and one model checks them together",
 	"admin":             "one address: its routes share sessions, roles, limits and one description",
 	"backfill":          "one way of sending rows of a table, and the two verbs that take it",
 	"cmd/cdc-relay":     "twenty-two verbs in one package main: flags, help and printing of each",

@@ -129,7 +129,7 @@ type deadLetters struct {
 func (c *consoleLetters) selected(ctx context.Context, filter admin.LetterFilter) (*deadLetters, error) {
 	d := &deadLetters{consoleLetters: c, sources: restore.NewSources(c.settings.Replication)}
 	if err := d.sources.Identify(ctx); err != nil {
-		return nil, &admin.Failure{Code: http.StatusServiceUnavailable, Problem: "not_answered", Err: fmt.Errorf("%w; PostgreSQL's system identifier selects the dead letters of this relay", err)}
+		return nil, &admin.Failure{Code: http.StatusServiceUnavailable, Problem: "not_answered", Err: fmt.Errorf("%w; PostgreSQL's system identifier and the database's OID select the dead letters of this relay", err)}
 	}
 	d.filter = deadletter.Filter{Reason: filter.Reason, Table: filter.Table, Topic: filter.Topic, Since: filter.Since, Source: d.sources.Own}
 	if filter.Places != nil {
@@ -173,7 +173,7 @@ func (c *consoleLetters) plan(ctx context.Context, filter admin.LetterFilter) (*
 
 // planned is what a task list comes to.
 func planned(verb string, tasks []deadletter.Task, report *restore.Report) admin.PlannedAction {
-	a := admin.PlannedAction{Words: fmt.Sprintf("%s %d", verb, report.Letters), Letters: report.Letters, Keys: len(tasks), Left: report.Left, WouldFail: report.Failed, Groups: groups(report)}
+	a := admin.PlannedAction{Words: fmt.Sprintf("%s %d", verb, report.Letters), Letters: report.Letters, Keys: len(tasks), Left: report.Behind(), WouldFail: report.Failed, Groups: groups(report)}
 	for _, task := range tasks {
 		for _, e := range task.Entries {
 			if !e.Matched {

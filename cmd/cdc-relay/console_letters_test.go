@@ -103,7 +103,7 @@ func (o *operated) finished() (job admin.Job) {
 // The page re-drives what the command would: whole keys in order, with a marker behind them.
 func TestConsole_RedrivesWhatWasPlanned(t *testing.T) {
 	t.Parallel()
-	l, _ := withLetters(t, setAside{key: "a"}, setAside{key: "b", reason: "route"}, setAside{key: "a", reason: "parked"}, setAside{key: "c", source: "7000000000000000001/elsewhere"})
+	l, _ := withLetters(t, setAside{key: "a"}, setAside{key: "b", reason: "route"}, setAside{key: "a", reason: "parked"}, setAside{key: "c", source: "7000000000000000001/16384/elsewhere"})
 	l.brokers.CreateTopic(t, "orders", 1)
 	o := operate(t, l)
 	var list struct {

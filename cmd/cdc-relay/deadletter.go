@@ -47,12 +47,12 @@ topic does not exist, or another redrive of the same source is running.`,
 // letterFlags select letters.
 type letterFlags struct {
 	reason, table, topic, key, since, lsn string
-	source                                string // SYSTEM/SLOT, own or all
+	source                                string // SYSTEM/DATABASE/SLOT, own or all
 	partition                             int32
 	offset                                int64
 }
 
-// The values of --source beside SYSTEM/SLOT.
+// The values of --source beside SYSTEM/DATABASE/SLOT.
 const (
 	ownSources = "own"
 	allSources = "all"
@@ -61,7 +61,7 @@ const (
 // add defines the flags; source is the value of --source when it is not given.
 func (f *letterFlags) add(cmd *cobra.Command, source string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.source, "source", source, "only letters from this source: own (this configuration's database and slot), all, or `SYSTEM/SLOT` as the list prints it")
+	flags.StringVar(&f.source, "source", source, "only letters from this source: own (this configuration's database and slot), all, or `SYSTEM/DATABASE/SLOT` as the list prints it")
 	flags.StringVar(&f.reason, "reason", "", "only letters with this reason, such as record_too_large or parked")
 	flags.StringVar(&f.table, "table", "", "only letters of this table, as schema.name")
 	flags.StringVar(&f.topic, "topic", "", "only letters whose record was for this topic")
@@ -114,8 +114,8 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 		}
 		out.Commit = lsn
 	}
-	if system, slot, ok := strings.Cut(f.source, "/"); f.source != ownSources && f.source != allSources && (!ok || system == "" || slot == "") {
-		return out, &advice.Usage{Err: fmt.Errorf("--source %q is not allowed; allowed: own, all, or SYSTEM/SLOT as `cdc-relay deadletter list` names it", f.source)}
+	if _, _, slot := deadletter.SplitSource(f.source); f.source != ownSources && f.source != allSources && slot == "" {
+		return out, &advice.Usage{Err: fmt.Errorf("--source %q is not allowed; allowed: own, all, or SYSTEM/DATABASE/SLOT as `cdc-relay deadletter list` names it", f.source)}
 	}
 	if given("partition") {
 		if f.partition < 0 {
@@ -180,7 +180,7 @@ func (l *letters) selectSource(ctx context.Context) (func(string) bool, error) {
 		return nil, nil
 	case ownSources:
 		if err := l.sources.Identify(ctx); err != nil {
-			return nil, fmt.Errorf("%w; PostgreSQL's system identifier selects the dead letters of this configuration; without PostgreSQL, name their source with --source SYSTEM/SLOT (and --without-lock to re-drive them)", err)
+			return nil, fmt.Errorf("%w; PostgreSQL's system identifier and the database's OID select the dead letters of this configuration; without PostgreSQL, name their source with --source SYSTEM/DATABASE/SLOT (and --without-lock to re-drive them)", err)
 		}
 		return l.sources.Own, nil
 	}

@@ -42,8 +42,7 @@ func (l *life) setAside(t *testing.T, letters ...setAside) (source string) {
 // setMoreAside writes letters to the topic as it is.
 func (l *life) setMoreAside(t *testing.T, letters ...setAside) (source string) {
 	t.Helper()
-	system := harness.Query[string](t, l.db, "SELECT system_identifier::text FROM pg_control_system()")
-	source = system + "/" + l.slot()
+	source = l.source(t)
 	client, err := kgo.NewClient(kgo.SeedBrokers(l.brokers.Addrs...))
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +74,14 @@ func (l *life) setMoreAside(t *testing.T, letters ...setAside) (source string) {
 	return source
 }
 
+// source is that of the letters that the life's relay writes.
+func (l *life) source(t *testing.T) string {
+	t.Helper()
+	system := harness.Query[string](t, l.db, "SELECT system_identifier::text FROM pg_control_system()")
+	database := harness.Query[string](t, l.db, "SELECT oid::text FROM pg_database WHERE datname = current_database()")
+	return deadletter.SourceID(system, database, l.slot())
+}
+
 func (l *life) slot() string {
 	i := slices.IndexFunc(l.env, func(s string) bool { return strings.HasPrefix(s, "CDC_RELAY_POSTGRES_SLOT=") })
 	_, slot, _ := strings.Cut(l.env[i], "=")
@@ -84,7 +91,7 @@ func (l *life) slot() string {
 // locked holds the lock on a slot's letters, as another redrive does.
 func (l *life) locked(t *testing.T, source string) (release func()) {
 	t.Helper()
-	system, slot, _ := strings.Cut(source, "/")
+	system, _, slot := deadletter.SplitSource(source)
 	x, err := watch.OpenExclusion(t.Context(), postgres.Config{URL: l.db.URL}, system)
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +104,7 @@ func (l *life) locked(t *testing.T, source string) (release func()) {
 
 func TestRedrive_IsTheOnlyOneOfItsSource(t *testing.T) {
 	t.Parallel()
-	const foreign = "7000000000000000001/elsewhere"
+	const foreign = "7000000000000000001/16384/elsewhere"
 	l, source := withLetters(t, setAside{key: "a"}, setAside{key: "b", source: foreign})
 	release := l.locked(t, source)
 	for _, args := range [][]string{{"--all"}, {"--all", "--source", source}, {"--all", "--source", "all"}, {"--all", "--discard"}} {
@@ -151,10 +158,10 @@ func TestRedrive_LocksWhatItSendsWhileItSends(t *testing.T) {
 // PostgreSQL has to be asked.
 func TestRedrive_NeedsPostgresForTheLock(t *testing.T) {
 	t.Parallel()
-	l, source := withLetters(t, setAside{key: "a"}, setAside{key: "b", source: "7000000000000000001/elsewhere"})
+	l, source := withLetters(t, setAside{key: "a"}, setAside{key: "b", source: "7000000000000000001/16384/elsewhere"})
 	env := append(slices.Clone(l.env), "CDC_RELAY_POSTGRES_URL=postgres://relay@127.0.0.1:1/shop?sslmode=disable&connect_timeout=2")
 	env = slices.DeleteFunc(env, func(s string) bool { return s == "CDC_RELAY_POSTGRES_URL="+l.db.URL })
-	invoke(t, env, "deadletter", "redrive", "--all", "--yes", "--source", "7000000000000000001/elsewhere").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
+	invoke(t, env, "deadletter", "redrive", "--all", "--yes", "--source", "7000000000000000001/16384/elsewhere").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
 	invoke(t, env, "deadletter", "redrive", "--all", "--yes", "--source", source).want(t, exitFailed, "", "redrive takes a PostgreSQL lock so that only one runs for its source")
 	invoke(t, env, "deadletter", "redrive", "--all", "--source", source).want(t, exitOK, "1 of 1 dead letter of the selected keys would be re-driven", "")
 	invoke(t, env, "deadletter", "redrive", "--all", "--yes", "--source", source, "--without-lock").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
@@ -299,22 +306,24 @@ func TestRedrive_SumsUpWhatBecomesOfTheKeys(t *testing.T) {
 
 func TestDeadLetter_HintsAtWhatWouldMatch(t *testing.T) {
 	t.Parallel()
-	l, source := withLetters(t, setAside{key: "a"}, setAside{key: "a", reason: "parked"}, setAside{key: "b", reason: "route", topic: "bills"}, setAside{key: "c", source: "7000000000000000001/elsewhere"})
+	l, source := withLetters(t, setAside{key: "a"}, setAside{key: "a", reason: "parked"}, setAside{key: "b", reason: "route", topic: "bills"}, setAside{key: "c", source: "7000000000000000001/16384/elsewhere"}, setAside{key: "d", reason: "schema", source: "7000000000000000001/16384/elsewhere"})
 	for _, tt := range []struct{ args, stdout, hint string }{
 		{"redrive --reason record_to_large", "no dead letter that waits", "no dead letter that waits matches --reason record_to_large; did you mean --reason record_too_large?"},
 		{"redrive --reason record_to_large --yes", "no dead letter that waits", "did you mean --reason record_too_large?"},
 		{"redrive --reason record_to_large --json", `"letters": 0`, "did you mean --reason record_too_large?"},
-		{"list --reason nothing", "0 of 0", "no dead letter that waits matches --reason nothing; there are: parked, record_too_large, route"},
-		{"show --reason nothing", "0 of 0", "no dead letter matches --reason nothing; there are: parked, record_too_large, route"},
+		{"list --reason nothing", "0 of 0", "no dead letter that waits matches --reason nothing; there are: parked, record_too_large, route, schema"},
+		{"show --reason nothing", "0 of 0", "no dead letter matches --reason nothing; there are: parked, record_too_large, route, schema"},
 		{"list --topic order --table public.nope", "0 of 0", "matches --topic order; did you mean --topic orders?"},
 		{"list --topic order --table public.nope", "0 of 0", "matches --table public.nope; there are: public.outbox"},
 		{"list --reason parked --topic bills", "0 of 0", "each of --reason, --topic matches some, and none of them matches all"},
-		{"list --lsn 1/1", "0 of 0", "matches --lsn 1/1; there are: 0/1, 0/2, 0/3, 0/4"},
+		{"list --lsn 1/1", "0 of 0", "matches --lsn 1/1; there are: 0/1, 0/2, 0/3, 0/4, 0/5"},
 		{"list --key secret", "0 of 0", "no dead letter that waits matches --key; `cdc-relay deadletter list` shows the dead letters"},
 		{"list --partition 7", "0 of 0", "matches --partition;"},
 		{"list --since 2999-01-01T00:00:00Z", "0 of 0", "matches --since; the newest was set aside at 2"},
-		{"redrive --all --source 1/" + l.slot(), "no dead letter that waits", "; there are: 7000000000000000001/elsewhere, " + source},
+		{"redrive --all --source 1/5/" + l.slot(), "no dead letter that waits", "; there are: 7000000000000000001/16384/elsewhere, " + source},
 		{"redrive --all --source " + source + "x", "no dead letter that waits", "did you mean --source " + source + "?"},
+		{"redrive --reason shared", "no dead letter that waits", "there are: parked, record_too_large, route\n"},
+		{"redrive --partition 0 --offset 3", "no dead letter that waits", "1 dead letter matches and is of another source; --source selects one of: 7000000000000000001/16384/elsewhere\n"},
 		{"list --reason parked", "1 of 1", ""},
 	} {
 		got := invoke(t, l.env, append([]string{"deadletter"}, strings.Fields(tt.args)...)...)

@@ -29,7 +29,8 @@ func (a *app) deadletterRedrive() *cobra.Command {
 order within a key and starts with the key that has the oldest row. When the brokers have
 acknowledged the letters of a key, redrive writes a marker after them: no later redrive
 sends them again, and a parked key is free. redrive also sends other waiting letters of
-the same topic and key; otherwise newer letters would overtake them.
+the same topic and key; otherwise newer letters would overtake them. Where the topic was
+unknown, it sends the other waiting letters of the key whose topic was unknown.
 
 Several pipelines may share one dead-letter topic. redrive takes the letters of this
 configuration's database and slot; --source selects others. Letters of another source

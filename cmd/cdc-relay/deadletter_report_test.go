@@ -17,7 +17,7 @@ func keyOf(n int) *deadletter.Task {
 	task := &deadletter.Task{}
 	for i := range n {
 		task.Entries = append(task.Entries, &deadletter.Entry{Letter: deadletter.Letter{
-			ID: deadletter.ID{Row: deadletter.Row{Commit: wal.LSN(i + 1), Seq: 1}}, Table: "public.outbox", Record: record.Record{Topic: "orders"},
+			ID: deadletter.ID{Row: deadletter.Row{Commit: wal.LSN(i + 1), Seq: 1}}, Table: "public.outbox", Record: record.Record{Topic: "orders"}, Partition: 3, Offset: int64(i),
 		}, Matched: true})
 	}
 	return task
@@ -46,7 +46,7 @@ func TestRedrive_CountsTheLettersOfAKeyAndNotOfAPiece(t *testing.T) {
 			first := sent(a, 0, 2)
 			first.Entries, first.Err = a.Entries[0:3], errors.New("too large")
 			return []deadletter.Outcome{first, {Task: a, Entries: a.Entries[3:], Err: errors.New("an earlier letter was not sent")}, sent(b, 0, 1)}
-		}, []string{"orders 5 5 0/1/1 to 0/5/1 2 done; too large", "orders 1 1 0/1/1 done"}},
+		}, []string{"orders 5 5 0/1/1 to 0/5/1 2 done; too large (the letter at partition 3, offset 2)", "orders 1 1 0/1/1 done"}},
 		"another redrive sent two of them": {false, func(a, _ *deadletter.Task) []deadletter.Outcome {
 			sent(a, 0, 2)
 			return []deadletter.Outcome{sent(a, 2, 3), sent(a, 3, 5)}
@@ -73,6 +73,33 @@ func TestRedrive_CountsTheLettersOfAKeyAndNotOfAPiece(t *testing.T) {
 			}
 			if got, want := strings.Join(lines, "\n"), strings.Join(tt.want, "\n"); got != want {
 				t.Errorf("printed\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// What the JSON counts as left is what the last line of the text does, and a failure names its
+// letter in both.
+func TestRedrive_JSONCountsAndNamesAsTheTextDoes(t *testing.T) {
+	task := keyOf(4)
+	task.Left = 2
+	for name, tt := range map[string]struct {
+		plan bool
+		left int
+		want string
+	}{
+		"sent":    {false, 5, "1 of 6 dead letters of the selected keys re-driven, 5 left"},
+		"planned": {true, 5, "1 of 6 dead letters of the selected keys would be re-driven, 5 would be left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := restore.NewReport(tt.plan, false, []deadletter.Task{*task}, &deadletter.Backlog{})
+			report.Add(deadletter.Outcome{Task: task, Entries: task.Entries, Done: 1, Err: errors.New("no row")})
+			if text := report.Summary(); report.Left != tt.left || !strings.HasPrefix(strings.Replace(text, " (3 would fail)", "", 1), tt.want) {
+				t.Errorf("%d left, and the text has %q", report.Left, text)
+			}
+			g := report.Groups[0]
+			if g.Partition == nil || *g.Partition != 3 || g.Offset == nil || *g.Offset != 1 || g.Error != "no row (the letter at partition 3, offset 1)" {
+				t.Errorf("%+v", g)
 			}
 		})
 	}

@@ -60,7 +60,7 @@ func TestDeadLetter_LimitKeepsTheNewestOfAllPartitions(t *testing.T) {
 		letter := &kgo.Record{Topic: "cdc-relay.dead-letters", Partition: int32(n % 3), Key: []byte(lsn), Timestamp: at}
 		for name, value := range map[string]string{
 			deadletter.HeaderReason: "record_too_large", deadletter.HeaderTopic: "orders", deadletter.HeaderTable: "public.outbox",
-			deadletter.HeaderLSN: lsn, deadletter.HeaderSeq: "1", deadletter.HeaderSource: "7/s", deadletter.HeaderGroup: group.String(),
+			deadletter.HeaderLSN: lsn, deadletter.HeaderSeq: "1", deadletter.HeaderSource: "7/16384/s", deadletter.HeaderGroup: group.String(),
 		} {
 			letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 		}

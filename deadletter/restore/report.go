@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -20,10 +21,11 @@ type Report struct {
 	Records int      `json:"records"`       // that the brokers acknowledged
 	Failed  int      `json:"failed"`        // of a plan: what is known to fail
 	Others  int      `json:"other_sources"` // letters that the filters select and --source does not
-	Left    int      `json:"left_of_keys"`  // letters of the same keys that a discard leaves waiting
+	Left    int      `json:"left_of_keys"`  // letters of the same keys that still wait, or would
 	Groups  []Group  `json:"groups"`
 	Stopped *Stopped `json:"stopped,omitempty"`
 	tasks   []deadletter.Task
+	behind  int // letters of the same keys that are not among Letters
 }
 
 // NewReport is that of a redrive, or of its plan, before its first outcome. A backlog has the
@@ -32,8 +34,9 @@ func NewReport(plan, discard bool, tasks []deadletter.Task, backlog *deadletter.
 	r := &Report{Plan: plan, Discard: discard, Groups: []Group{}, tasks: tasks}
 	for _, task := range tasks {
 		r.Letters += len(task.Entries)
-		r.Left += task.Left
+		r.behind += task.Left
 	}
+	r.count()
 	for _, e := range backlog.Entries {
 		if e.Other && e.Done == "" {
 			r.Others++
@@ -42,10 +45,22 @@ func NewReport(plan, discard bool, tasks []deadletter.Task, backlog *deadletter.
 	return r
 }
 
+// Behind is how many letters of the same keys a discard does not select.
+func (r *Report) Behind() int { return r.behind }
+
+// count keeps Left in step with what is done, or would be.
+func (r *Report) count() {
+	r.Left = r.Letters + r.behind - r.Done
+	if r.Plan {
+		r.Left = r.Failed + r.behind
+	}
+}
+
 // Stop takes up that the redrive ended before its end.
 func (r *Report) Stop(s *deadletter.Stopped) {
 	r.Stopped = newStopped(s)
 	r.Failed = r.Letters - r.Done
+	r.count()
 }
 
 // Group is what happened, or would, to the waiting dead letters of one topic and key.
@@ -62,6 +77,8 @@ type Group struct {
 	Changed    int    `json:"changed"`  // rows that were changed after their letters were written
 	Unproven   int    `json:"unproven"` // rows of which neither key nor value shows that they are the letters'
 	Error      string `json:"error,omitempty"`
+	Partition  *int32 `json:"partition,omitempty"` // of the letter that Error is about
+	Offset     *int64 `json:"offset,omitempty"`
 
 	task    *deadletter.Task
 	reached map[*deadletter.Entry]bool
@@ -100,7 +117,7 @@ func (r *Report) Add(out deadletter.Outcome) {
 		g.Topic = out.Topic
 	}
 	if out.Err != nil && g.Error == "" { // what is behind it was left for its sake
-		g.Error = Cause(out.Err)
+		g.failed(out)
 	}
 	for _, e := range out.Entries {
 		g.reached[e] = true
@@ -114,6 +131,16 @@ func (r *Report) Add(out deadletter.Outcome) {
 		r.Records += out.Records
 	}
 	r.Failed += len(out.Entries) - out.Done
+	r.count()
+}
+
+// failed says why a group ended, and at which letter: that is the one to discard, or to look at.
+func (g *Group) failed(out deadletter.Outcome) {
+	e := out.Entries[min(out.Done, len(out.Entries)-1)]
+	g.Error, g.Partition, g.Offset = Cause(out.Err), &e.Partition, &e.Offset
+	if place := fmt.Sprintf("partition %d, offset %d", e.Partition, e.Offset); !strings.Contains(g.Error, place) {
+		g.Error += " (the letter at " + place + ")"
+	}
 }
 
 // NeedsRows reports whether a dead letter has to be completed from a table.
@@ -133,13 +160,13 @@ func (r *Report) Hopeless() bool { return r.Plan && r.Letters > 0 && r.Failed ==
 
 // Summary counts over all waiting letters of the keys that the redrive is about.
 func (r *Report) Summary() string {
-	all := r.Letters + r.Left
+	all := r.Letters + r.behind
 	verb := "re-driven"
 	if r.Discard {
 		verb = "discarded"
 	}
 	left := ""
-	if r.Left > 0 {
+	if r.behind > 0 {
 		left = ": re-drive them, or discard them too with --whole-key"
 	}
 	of := wording.Count(all, "dead letter") + " of the selected keys"
@@ -151,9 +178,9 @@ func (r *Report) Summary() string {
 		if r.Hopeless() {
 			next = "--yes would change nothing: first fix what RESULT names"
 		}
-		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was changed, %s", r.Letters-r.Failed, of, verb, r.Failed+r.Left, left, next)
+		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was changed, %s", r.Letters-r.Failed, of, verb, r.Left, left, next)
 	}
-	return fmt.Sprintf("%d of %s %s, %d left%s", r.Done, of, verb, all-r.Done, left)
+	return fmt.Sprintf("%d of %s %s, %d left%s", r.Done, of, verb, r.Left, left)
 }
 
 // Doubts counts the rows that are not, or may not be, what they were when their dead letters

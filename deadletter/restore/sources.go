@@ -16,25 +16,26 @@ import (
 // Sources tells the sources of the configured database and slot, or of the slot's shards, from
 // those of others. One goroutine uses it.
 type Sources struct {
-	cfg    postgres.Config
-	system string // identifier of the configured database cluster; empty: not asked for yet
+	cfg      postgres.Config
+	system   string // identifier of the configured database cluster; empty: not asked for yet
+	database string // OID of the configured database; known with system
 }
 
 // NewSources asks nobody; see Identify.
 func NewSources(cfg postgres.Config) *Sources { return &Sources{cfg: cfg} }
 
-// Identify asks PostgreSQL, once, which database cluster the configuration reads.
+// Identify asks PostgreSQL, once, which database of which cluster the configuration reads.
 func (s *Sources) Identify(ctx context.Context) (err error) {
 	if s.system == "" {
-		s.system, err = catalog.SystemIdentifier(ctx, s.cfg)
+		s.system, s.database, err = catalog.Identity(ctx, s.cfg)
 	}
 	return err
 }
 
 // Own reports whether a source is of the configuration. Before Identify none is.
 func (s *Sources) Own(source string) bool {
-	system, slot := deadletter.SplitSource(source)
-	return s.system != "" && system == s.system && s.cfg.OwnSlot(slot)
+	system, database, slot := deadletter.SplitSource(source)
+	return s.system != "" && system == s.system && database == s.database && s.cfg.OwnSlot(slot)
 }
 
 // Claim locks the own slots whose dead letters are in tasks, so that a redrive is alone with
@@ -71,11 +72,11 @@ func (s *Sources) Claim(ctx context.Context, read func(context.Context) error, t
 }
 
 // slots are those of the tasks' dead letters that the configured database has. It is asked
-// for its identifier only where a slot's name could be ours.
+// who it is only where a slot's name could be ours.
 func (s *Sources) slots(ctx context.Context, tasks []deadletter.Task) (slots []string, err error) {
 	for _, task := range tasks {
 		source := task.Entries[0].Source
-		_, slot := deadletter.SplitSource(source)
+		_, _, slot := deadletter.SplitSource(source)
 		if slices.Contains(slots, slot) || !s.cfg.OwnSlot(slot) {
 			continue
 		}
@@ -95,5 +96,5 @@ func unlocked(err error) error {
 	if postgres.KindOf(err) != fault.KindRetry {
 		return &advice.Refused{Err: err}
 	}
-	return fmt.Errorf("%w; redrive takes a PostgreSQL lock so that only one runs for its source; if the server is gone for good and nobody else re-drives, use --source SYSTEM/SLOT and --without-lock", err)
+	return fmt.Errorf("%w; redrive takes a PostgreSQL lock so that only one runs for its source; if the server is gone for good and nobody else re-drives, use --source SYSTEM/DATABASE/SLOT and --without-lock", err)
 }

@@ -6,20 +6,21 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// SystemIdentifier asks for the identifier of the database cluster over an ordinary
-// connection: no replication right is needed.
-func SystemIdentifier(ctx context.Context, cfg postgres.Config) (string, error) {
+// Identity asks for the identifier of the database cluster and the OID of the database over an
+// ordinary connection: no replication right is needed.
+func Identity(ctx context.Context, cfg postgres.Config) (system, database string, err error) {
 	conn, err := postgres.Connect(ctx, cfg, false)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer postgres.CloseQuietly(conn)
-	const op = "read the system identifier"
-	row, err := postgres.Querier{Ctx: ctx, Conn: conn}.One("SELECT system_identifier FROM pg_catalog.pg_control_system()")
+	const op = "read the system identifier and the database's OID"
+	row, err := postgres.Querier{Ctx: ctx, Conn: conn}.One(`SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
+		(SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())`)
 	if err != nil {
-		return "", postgres.Classify(op, err)
+		return "", "", postgres.Classify(op, err)
 	}
-	return row.Text(0), nil
+	return row.Text(0), row.Text(1), nil
 }
 
 // ReadOrigin asks for the origin of what the database has, over a replication connection.

@@ -53,7 +53,7 @@ func OpenToRead(ctx context.Context, cfg postgres.Config, verb string) (*Holder,
 	if err == nil {
 		var timeline int64
 		timeline, err = strconv.ParseInt(row.Text(1), 16, 32)
-		h.origin = wal.Origin{SystemID: row.Text(0), Timeline: int32(timeline)}
+		h.origin = wal.Origin{SystemID: row.Text(0), Database: server.Database, Timeline: int32(timeline)}
 	}
 	if err != nil {
 		h.Close()

@@ -41,7 +41,7 @@ type Exclusion struct {
 	askEvery time.Duration
 }
 
-// OpenExclusion connects; it holds nothing yet. system is SystemIdentifier's.
+// OpenExclusion connects; it holds nothing yet. system is the cluster's identifier.
 func OpenExclusion(ctx context.Context, cfg postgres.Config, system string) (*Exclusion, error) {
 	conn, err := postgres.Connect(ctx, cfg, false)
 	if err != nil {

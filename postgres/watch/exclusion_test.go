@@ -17,7 +17,7 @@ import (
 // exclusion opens one for a role that may do nothing but connect and stream.
 func exclusion(t *testing.T, cfg postgres.Config) *Exclusion {
 	t.Helper()
-	system, err := catalog.SystemIdentifier(t.Context(), cfg)
+	system, _, err := catalog.Identity(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

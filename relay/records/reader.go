@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
@@ -49,8 +50,8 @@ func Open(ctx context.Context, settings relay.Config, others []string, log zerol
 		return nil, err
 	}
 	r.system = r.Origin().SystemID
-	system := r.system
-	r.waiting = waiting.New(func(source string) bool { return r.own(system, source) })
+	here := r.Origin()
+	r.waiting = waiting.New(func(source string) bool { return r.own(here, source) })
 	at, topic := r.settings.Kafka.Connection, r.settings.CheckpointTopic
 	if r.settings.Guarantee == relay.ExactlyOnce {
 		r.positions = topics.NewFollower(at, topic, log)
@@ -97,9 +98,9 @@ func (r *Reader) Origin() wal.Origin {
 
 // own selects the letters of rows that the slots have passed. What was set aside before a slot
 // existed is of another one, and lies before this one.
-func (r *Reader) own(system, source string) bool {
-	of, slot, _ := strings.Cut(source, "/") // see deadletter.SourceID
-	return of == system && (r.settings.Replication.OwnSlot(slot) || slices.Contains(r.others, slot))
+func (r *Reader) own(here wal.Origin, source string) bool {
+	system, database, slot := deadletter.SplitSource(source)
+	return system == here.SystemID && database == here.Database && (r.settings.Replication.OwnSlot(slot) || slices.Contains(r.others, slot))
 }
 
 // Positions is which kind of record the relay keeps its positions in.

@@ -25,9 +25,10 @@ func TestReader_KnowsTheLettersOfItsSlots(t *testing.T) {
 		source string
 		own    bool
 	}{
-		{1, "7/slot", true}, {1, "8/slot", false}, {1, "7/slot2", false}, {1, "7/elsewhere", true}, {2, "7/slot_2_1", true}, {2, "7/slot_3_1", true}, {2, "7/slot_2_2", false},
+		{1, "7/5/slot", true}, {1, "8/5/slot", false}, {1, "7/6/slot", false}, {1, "7/5/slot2", false}, {1, "7/5/elsewhere", true}, {1, "7/6/elsewhere", false},
+		{2, "7/5/slot_2_1", true}, {2, "7/5/slot_3_1", true}, {2, "7/5/slot_2_2", false}, {1, "7/slot", false},
 	} {
-		if got := newReader(tt.shards).own("7", tt.source); got != tt.own {
+		if got := newReader(tt.shards).own(wal.Origin{SystemID: "7", Database: "5"}, tt.source); got != tt.own {
 			t.Errorf("%d shards, %s: %t", tt.shards, tt.source, got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 // another cluster, and after a fork on another timeline.
 type Origin struct {
 	SystemID string
+	Database string // OID of the database that the session is in: it outlives a rename
 	Timeline int32
 	Forks    []Fork // of the timelines before this one, oldest first
 }

@@ -22,7 +22,7 @@ type answer struct {
 
 // answers are the codes that mean something else than: send it again.
 var answers = map[int16]answer{
-	kerr.MessageTooLarge.Code:       {sink.Rejected, fault.ReasonRecordTooLarge, "raise max.message.bytes of the topic (or message.max.bytes of the brokers); a relay that is blocked by it then continues by itself"},
+	kerr.MessageTooLarge.Code:       {sink.Rejected, fault.ReasonRecordTooLarge, "raise max.message.bytes of the topic (or message.max.bytes of the brokers)"},
 	kerr.RecordListTooLarge.Code:    {sink.Rejected, fault.ReasonRecordTooLarge, "raise segment.bytes of the topic, or lower kafka.max_message_bytes"},
 	kerr.InvalidRecord.Code:         {sink.Rejected, fault.ReasonInvalidRecord, "a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL; see the broker's log for what else it checks"},
 	kerr.InvalidTimestamp.Code:      {sink.Rejected, fault.ReasonInvalidTimestamp, "the record's timestamp is outside message.timestamp.before.max.ms or .after.max.ms of the topic: raise them, or correct the column of columns.timestamp"},

@@ -35,7 +35,7 @@ func newBox() *box {
 	add := func(offset int64, reason, table, topic string) {
 		b.letters = append(b.letters, admin.Letter{
 			Partition: 3, Offset: offset, Time: now.Add(-time.Duration(100-offset) * time.Minute), Reason: reason, Table: table, Topic: topic,
-			LSN: "16/B374D848", Seq: uint64(offset), Source: "7301/cdc_relay", EventID: fmt.Sprintf("7f0c2d1e-%d", offset), Bytes: 1_348_211, State: "waiting",
+			LSN: "16/B374D848", Seq: uint64(offset), Source: "7301/16384/cdc_relay", EventID: fmt.Sprintf("7f0c2d1e-%d", offset), Bytes: 1_348_211, State: "waiting",
 		})
 	}
 	add(17, "record_too_large", "public.outbox", "order-events")
