@@ -100,8 +100,8 @@ func TestExactlyOnce_AStopAtARowThatCannotBeReadIsClean(t *testing.T) {
 		l := &ledger{sim: calmSim()}
 		server := newServer(fixed(110, 120, 1, "order/a/1"), open(fixed(130, 0, 1, "order/a/2")))
 		server.skipConfirmed = true
-		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
 		server.wrap = func(s *fakeSource) Source { return lastWords{s, errLarge} }
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
 		pass(8 * time.Second)
 		w.cancel()
 		if err := <-w.result; err != nil || len(l.rows()) > 1 {
