@@ -16,7 +16,9 @@ func TestOrigin_FindsTheFork(t *testing.T) {
 
 func TestOrigin_KnowsHowFarTwoHistoriesAreOne(t *testing.T) {
 	const end = ^LSN(0)
-	of := func(system string, timeline int32, forks ...Fork) Origin { return Origin{SystemID: system, Timeline: timeline, Forks: forks} }
+	of := func(system string, timeline int32, forks ...Fork) Origin {
+		return Origin{SystemID: system, Timeline: timeline, Forks: forks}
+	}
 	for _, tt := range []struct {
 		name string
 		a, b Origin
