@@ -240,8 +240,8 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	// What comes again of an unreadable row's transaction is counted by ToRepeat.
-	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open && !(unreadable(cause) && (!s.delivery.Rules().Repeats || s.tracker.Stats().Rows == 0)) || lostConnection(cause) && s.tracker.Stats().Rows > 0
+	counted := unreadable(cause) && (!s.delivery.Rules().Repeats || s.tracker.Stats().Rows == 0) // by ToRepeat: what comes again of the row's transaction
+	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open && !counted || lostConnection(cause) && s.tracker.Stats().Rows > 0
 	if errors.Is(cause, errLost) && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
 	}
