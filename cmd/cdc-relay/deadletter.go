@@ -114,7 +114,7 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 		}
 		out.Commit = lsn
 	}
-	if _, _, slot := deadletter.SplitSource(f.source); f.source != ownSources && f.source != allSources && slot == "" {
+	if _, name, _ := strings.Cut(f.source, "/"); f.source != ownSources && f.source != allSources && name == "" { // consumers have others than relays
 		return out, &advice.Usage{Err: fmt.Errorf("--source %q is not allowed; allowed: own, all, or SYSTEM/DATABASE/SLOT as `cdc-relay deadletter list` names it", f.source)}
 	}
 	if given("partition") {
