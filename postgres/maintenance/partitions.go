@@ -136,7 +136,7 @@ func orNull(text string) string {
 	return postgres.QuoteLiteral(text)
 }
 
-// partman looks for what pg_partman is told of a table. What our role may not read is not known.
+// partman reads the retention that pg_partman has for a table. It is empty if our role may not read it.
 func (s *Surveyor) partman(oid uint32) (retention, in string, err error) {
 	row, err := s.session.q.One(`SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relname = 'part_config' AND c.relkind = 'r' AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
