@@ -36,11 +36,13 @@ type Removal struct {
 }
 
 // How long locks are waited for. A writer of a back-dated row holds the root and waits for the
-// partition; whoever waits for the other one would be a deadlock, which the server finds after a
-// second (deadlock_timeout). So it is the removal that gives up before.
+// partition, which the removal holds while it waits for the root: a deadlock. The server looks for
+// one when a session has waited for a second (deadlock_timeout), and ends that session's statement.
+// So the removal does not wait for the root while anyone waits for the partition, and whoever
+// comes later has waited for less than a second when the removal gives up.
 const (
 	leafLockTimeout = "1s"
-	rootLockTimeout = "500ms"
+	rootLockTimeout = "400ms"
 )
 
 // Lock implements proof.Part. Writers of the partition have ended, prepared ones as well, and no
@@ -100,6 +102,13 @@ func (r *Removal) Remove(ctx context.Context) error {
 		return err
 	}
 	r.q.Ctx = ctx
+	waiting, err := r.q.All(fmt.Sprintf("SELECT FROM pg_catalog.pg_locks WHERE relation = %d AND NOT granted AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) LIMIT 1", r.Partition.OID))
+	if err != nil {
+		return postgres.Classify("look who waits for partition "+r.Partition.Table.String(), err)
+	}
+	if len(waiting) > 0 {
+		return r.busy("others wait for it")
+	}
 	remove := "DROP TABLE " + r.Partition.Table.SQL()
 	if r.Detach {
 		remove = fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s", r.work.Table.SQL(), r.Partition.Table.SQL())
@@ -118,6 +127,10 @@ func (r *Removal) stalled(cause string, err error) error {
 	if postgres.Reason(err) != fault.ReasonLockTimeout {
 		return err
 	}
+	return r.busy(cause)
+}
+
+func (r *Removal) busy(cause string) error {
 	return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonPartitionBusy, Op: "remove", Subject: "partition " + r.Partition.Table.String(), Err: fmt.Errorf("%s", cause), Hint: "it is tried again; a long transaction or a prepared one that keeps it is in pg_locks"}
 }
 
