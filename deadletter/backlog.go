@@ -201,12 +201,36 @@ func (b *Backlog) once(text string) string {
 	return text
 }
 
-// Task is what is to be done with letters of one group.
+// Task is what is to be done with letters of one group. Where the topic of a waiting letter is not
+// known yet, it may be that of any other letter of its key: all groups of that key are then one
+// task.
 type Task struct {
 	Entries []*Entry // in the order in which their rows were committed, copies next to each other
-	Left    int      // letters of the group that wait and are not among Entries
+	Left    int      // letters of the task's groups that wait and are not among Entries
 
-	waiting []*Entry // all of the group that no marker covered at the reading, by partition and offset
+	waiting []*Entry // all of the groups that no marker covered at the reading, by partition, group and offset
+}
+
+// keyOf is a key of a source, in whatever topic.
+type keyOf struct{ source, key string }
+
+func (e *Entry) keyOf() keyOf { return keyOf{e.Source, string(e.Record.Key)} }
+
+// unrouted returns the waiting letters of each key that has one whose topic is not known yet.
+func (b *Backlog) unrouted() map[keyOf][]*Entry {
+	unknown := make(map[keyOf]bool)
+	for _, e := range b.Entries {
+		if e.Done == "" && e.Record.Topic == "" && e.Record.Key != nil {
+			unknown[e.keyOf()] = true
+		}
+	}
+	letters := make(map[keyOf][]*Entry, len(unknown))
+	for _, e := range b.Entries {
+		if of := e.keyOf(); e.Done == "" && e.Record.Key != nil && unknown[of] {
+			letters[of] = append(letters[of], e)
+		}
+	}
+	return letters
 }
 
 // Whole returns the groups with a selected waiting letter. Each has all its waiting letters, so
@@ -219,15 +243,19 @@ func (b *Backlog) Selected() []Task { return b.tasks(false) }
 
 // tasks are in the order of their first rows.
 func (b *Backlog) tasks(whole bool) (tasks []Task) {
-	seen := make(map[groupOf]bool)
+	seen, unrouted := make(map[*Entry]bool), b.unrouted()
 	for _, e := range b.Entries {
-		of := groupOf{e.Source, e.Group}
-		if e.Done != "" || !e.Matched || seen[of] {
+		if e.Done != "" || !e.Matched || seen[e] {
 			continue
 		}
-		seen[of] = true
-		group := b.groups[of]
-		task := Task{Entries: slices.Clone(group.waiting)}
+		waiting := b.groups[groupOf{e.Source, e.Group}].waiting
+		if all := unrouted[e.keyOf()]; e.Record.Key != nil && all != nil {
+			waiting = all
+		}
+		for _, e := range waiting {
+			seen[e] = true
+		}
+		task := Task{Entries: slices.Clone(waiting)}
 		if !whole {
 			chosen := make(map[sameRecord]bool)
 			for _, e := range task.Entries {
@@ -237,10 +265,10 @@ func (b *Backlog) tasks(whole bool) (tasks []Task) {
 			}
 			task.Entries = slices.DeleteFunc(task.Entries, func(e *Entry) bool { return !chosen[e.same()] })
 		}
-		task.Left = len(group.waiting) - len(task.Entries)
+		task.Left = len(waiting) - len(task.Entries)
 		slices.SortStableFunc(task.Entries, func(a, b *Entry) int { return cmp.Or(a.Compare(b.ID), a.At.Compare(b.At)) })
-		task.waiting = slices.SortedFunc(slices.Values(group.waiting), func(a, b *Entry) int {
-			return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+		task.waiting = slices.SortedFunc(slices.Values(waiting), func(a, b *Entry) int {
+			return cmp.Or(cmp.Compare(a.Partition, b.Partition), bytes.Compare(a.Group[:], b.Group[:]), cmp.Compare(a.Offset, b.Offset))
 		})
 		tasks = append(tasks, task)
 	}

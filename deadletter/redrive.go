@@ -354,7 +354,7 @@ func (r *Redriver) writeMarkers(ctx context.Context, p chunk, done int) error {
 	isDone := func(e *Entry) bool { return now[e] || e.Done != "" }
 	for waiting := p.task.waiting; len(waiting) > 0; {
 		n := 1
-		for n < len(waiting) && waiting[n].Partition == waiting[0].Partition {
+		for n < len(waiting) && waiting[n].Partition == waiting[0].Partition && waiting[n].Group == waiting[0].Group {
 			n++
 		}
 		there := waiting[:n]

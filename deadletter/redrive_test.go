@@ -326,18 +326,25 @@ func TestBacklog_SelectsLettersOrWholeKeys(t *testing.T) {
 	}
 }
 
-// The topics of two letters of a key are not known yet and may be the same: the older one is
-// sent first, whichever is selected.
-func TestBacklog_KeepsLettersOfAKeyTogetherThatHaveNoTopicYet(t *testing.T) {
+// A letter whose topic is not known yet may go to that of any other letter of its key: the older
+// one is sent first, whichever is selected.
+func TestBacklog_KeepsLettersOfAKeyTogetherWhereATopicIsNotKnownYet(t *testing.T) {
+	for name, topics := range map[string][2]string{"neither known": {"", ""}, "older unknown": {"", "orders"}, "newer unknown": {"orders", ""}} {
+		t.Run(name, func(t *testing.T) { keepsLettersTogether(t, topics) })
+	}
+}
+
+func keepsLettersTogether(t *testing.T, topics [2]string) {
 	l := newLog(Filter{Commit: 0x20})
-	for _, one := range []struct {
+	for i, one := range []struct {
 		commit wal.LSN
 		key    string
 	}{{0x10, "a"}, {0x20, "a"}, {0x30, "b"}} {
 		rec := newRecord(one.commit, 1, one.key, "v")
-		rec.Topic = ""
 		c := cause
-		c.Reason, c.Missing = "route", []string{router.PartTopic}
+		if rec.Topic = topics[i%2]; rec.Topic == "" {
+			c.Reason, c.Missing = "route", []string{router.PartTopic}
+		}
 		l.put(Wrap(rec, topic, c), 0)
 	}
 	var order []wal.LSN
@@ -353,8 +360,42 @@ func TestBacklog_KeepsLettersOfAKeyTogetherThatHaveNoTopicYet(t *testing.T) {
 	if tasks := l.backlog.Selected(); len(tasks) != 1 || len(tasks[0].Entries) != 1 || tasks[0].Left != 1 {
 		t.Errorf("%+v, want one entry and one left", tasks)
 	}
-	if got := l.parked.Len(); got != 0 {
-		t.Errorf("%d keys are parked, want none: a row without a topic holds back no other", got)
+	parked := map[string]int{topics[0] + "a": 1, topics[1] + "a": 1, topics[0] + "b": 1}
+	delete(parked, "a")
+	delete(parked, "b")
+	if got := l.parked.Len(); got != len(parked) {
+		t.Errorf("%d keys are parked, want %d: a row without a topic holds back no other", got, len(parked))
+	}
+}
+
+// The letters of a key that are sent together get their markers in their own groups.
+func TestRedriver_MarksEachGroupOfATask(t *testing.T) {
+	l := newLog(Filter{})
+	for i, of := range []string{"", "orders", ""} {
+		rec := newRecord(wal.LSN(0x10*(i+1)), 1, "a", "v")
+		rec.Topic = of
+		l.put(Wrap(rec, topic, cause), 0)
+	}
+	tasks := l.backlog.Whole()
+	if len(tasks) != 1 || len(tasks[0].Entries) != 3 {
+		t.Fatalf("%+v, want one task of three letters", tasks)
+	}
+	var out sinktest.Recorder
+	if err := (&Redriver{Topic: topic, Sink: &out, Discard: true}).Run(t.Context(), tasks, func(out Outcome) {
+		if out.Err != nil || out.Done != 3 {
+			t.Errorf("%d are done: %v", out.Done, out.Err)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range l.backlog.Entries {
+		e.Done = "" // a reader has the markers alone
+	}
+	for _, marker := range out.Delivered() {
+		l.put(deliveredRecord(marker), 0)
+	}
+	if left := l.backlog.Whole(); len(left) != 0 || l.parked.Len() != 0 {
+		t.Errorf("%+v wait still, %d keys are parked", left, l.parked.Len())
 	}
 }
 

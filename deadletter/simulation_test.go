@@ -255,7 +255,7 @@ func (w *world) end() {
 	w.complete()
 }
 
-// giveUp discards the first letter of a group that cannot be sent, which has to be one of
+// giveUp discards the first letter of a key that cannot be sent, which has to be one of
 // which the row cannot be found, and sends the rest.
 func (w *world) giveUp(o *operator, out Outcome) {
 	for out.Err != nil && w.faults == nil {
@@ -272,11 +272,10 @@ func (w *world) giveUp(o *operator, out Outcome) {
 			w.fault("discard: %s", summary(outcomes))
 			return
 		}
-		group := e.Group
 		outcomes, _ = o.redrive(Filter{Source: func(source string) bool { return source == e.Source }}, false, false)
 		out = Outcome{}
 		for _, next := range outcomes {
-			if next.Err != nil && !errors.Is(next.Err, errBehind) && next.Entries[0].Group == group {
+			if next.Err != nil && !errors.Is(next.Err, errBehind) && (next.Entries[0].Group == e.Group || e.Record.Key != nil && next.Entries[0].keyOf() == e.keyOf()) {
 				out = next
 			}
 		}

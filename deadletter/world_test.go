@@ -580,8 +580,13 @@ func (o *operator) intend(b *Backlog, wholeKey bool) (all []*Entry) {
 		}
 		wanted := e.Matched
 		found := o.w.eventOf(e)
+		// Where a topic of the key is not known, all letters of the key belong together.
+		open := e.Record.Key != nil && slices.ContainsFunc(b.Entries, func(other *Entry) bool {
+			return other.Done == "" && other.Source == e.Source && other.Record.Topic == "" && other.Record.Key != nil && bytes.Equal(other.Record.Key, e.Record.Key)
+		})
 		for _, other := range b.Entries {
-			same := other.Source == e.Source && other.Group == e.Group && other.Done == "" && other.Matched
+			together := other.Group == e.Group || open && other.Record.Key != nil && bytes.Equal(other.Record.Key, e.Record.Key)
+			same := other.Source == e.Source && together && other.Done == "" && other.Matched
 			wanted = wanted || same && (wholeKey || other.ID == e.ID && (e.Timeline > 0 || other.sum == e.sum))
 		}
 		if wanted {

@@ -29,8 +29,8 @@ func (a *app) deadletterRedrive() *cobra.Command {
 order within a key and starts with the key that has the oldest row. When the brokers have
 acknowledged the letters of a key, redrive writes a marker after them: no later redrive
 sends them again, and a parked key is free. redrive also sends other waiting letters of
-the same topic and key; otherwise newer letters would overtake them. Where the topic was
-unknown, it sends the other waiting letters of the key whose topic was unknown.
+the same topic and key; otherwise newer letters would overtake them. If the topic of a
+waiting letter is unknown, it sends all waiting letters of that key.
 
 Several pipelines may share one dead-letter topic. redrive takes the letters of this
 configuration's database and slot; --source selects others. Letters of another source
@@ -80,7 +80,7 @@ waiting unless --whole-key discards them too.`,
 	cmd.Flags().BoolVar(&o.all, "all", false, "every waiting dead letter of the source")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "really send them")
 	cmd.Flags().BoolVar(&o.discard, "discard", false, "send nothing; mark the selected letters as discarded")
-	cmd.Flags().BoolVar(&o.wholeKey, "whole-key", false, "with --discard: also the other waiting letters of the same topic and key")
+	cmd.Flags().BoolVar(&o.wholeKey, "whole-key", false, "with --discard: also the other waiting letters that redrive would send with them")
 	cmd.Flags().BoolVar(&o.withoutLock, "without-lock", false, "do not take the PostgreSQL lock that prevents a second redrive; make sure that no other redrive runs")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
