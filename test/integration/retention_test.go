@@ -211,7 +211,7 @@ func TestRetention_DeletesOnlyWhatIsDelivered(t *testing.T) {
 					return n == 0, fmt.Sprintf("%d rows are left, %v", n, err)
 				})
 				lost, gone := c.vanished(t, p, "TABLE outbox")
-				if len(lost) > 0 || gone != len(c.ids) || swept < gone || gone < 100 {
+				if len(lost) > 0 || gone != len(c.ids) || swept > gone || swept == 0 || gone < 100 { // a pass that is ended while it commits does not count
 					t.Errorf("%d rows of %d are gone, %d were swept, not delivered: %q", gone, len(c.ids), swept, lost[:min(5, len(lost))])
 				}
 				t.Logf("%d rows swept", swept)
