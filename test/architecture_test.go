@@ -92,7 +92,6 @@ var arrows = map[string][]string{
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
 	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
 	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
-	"relay/records":      {"advice", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"docs", "history", "loopback", "relay/status", "tail", "ways"},
 	"tail":               {"replication/wal", "router/record"},
@@ -100,7 +99,8 @@ var arrows = map[string][]string{
 	"config/document":    {},
 	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
 	"marks":              {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "wording"},
-	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "relay/status", "replication/wal", "router", "sink", "wording"},
+	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "sink", "upkeep/records", "wording"},
+	"upkeep/records":     {"advice", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
 	"retention/export":   {},
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/cdc-relay/cdc-relay/relay/records"
+	"github.com/cdc-relay/cdc-relay/upkeep/records"
 	"github.com/rs/zerolog"
 )
 
