@@ -235,6 +235,9 @@ func (s *scene) forget(t *testing.T, id int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(p.Done) == 0 {
+		return // it was ended before it wrote any
+	}
 	text := strconv.Itoa(id)
 	p.Rows = uint64(id)
 	p.Done[len(p.Done)-1] = &text

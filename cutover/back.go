@@ -70,7 +70,7 @@ func (w *work) runner() (runner, error) {
 	for i := range all {
 		all[i] = i
 	}
-	return shards.Open(settings, all, zerolog.Nop(), func(int) (relay.Events, []kgo.Hook) { return relay.Events{}, nil })
+	return shards.Open(settings, all, zerolog.Nop(), func(int) (relay.Events, []func() kgo.Hook) { return relay.Events{}, nil })
 }
 
 // goBack runs a relay until the trigger is gone. Nobody writes to the tables from before the end of

@@ -54,7 +54,7 @@ func relayMain() int {
 	settings := cfg.Relay()
 	settings.Version = "demo"
 	m := metrics.New(metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version})
-	r, err := relay.Open(settings, m.Events(), log, m.Hooks()...)
+	r, err := relay.Open(settings, m.Events(), log, m.Hook)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

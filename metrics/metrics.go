@@ -41,9 +41,8 @@ type Options struct {
 type Metrics struct {
 	options  Options
 	registry *prometheus.Registry
-	labelled prometheus.Registerer // the registry, with the labels pipeline and shard on everything
-	process  prometheus.Registerer // the registry, with the label pipeline
-	kafka    *kprom.Metrics
+	labelled prometheus.Registerer  // the registry, with the labels pipeline and shard on everything
+	process  prometheus.Registerer  // the registry, with the label pipeline
 	own      []prometheus.Collector // all of ours except kafka's, for the test of the documentation
 
 	receivedBytes prometheus.Counter
@@ -109,14 +108,6 @@ func newMetrics(options Options, registry *prometheus.Registry, process, labelle
 	m.defineCounters()
 	m.defineHistograms()
 	m.labelled.MustRegister(m.own...)
-	m.kafka = kprom.NewMetrics(namespace,
-		kprom.Subsystem("kafka"),
-		kprom.Registry(replacing{m.labelled, m.registry}),
-		// By node, not by topic: the client knows no cap on topics, and
-		// events_published_total has them.
-		kprom.FetchAndProduceDetail(kprom.ByNode, kprom.Batches, kprom.Records, kprom.CompressedBytes, kprom.UncompressedBytes),
-		kprom.Histograms(kprom.RequestDurationE2E, kprom.RequestThrottled),
-	)
 	return m
 }
 
@@ -189,8 +180,20 @@ func (m *Metrics) histogram(name, help string, buckets ...float64) prometheus.Hi
 	return h
 }
 
-// Hooks are for the Kafka client.
-func (m *Metrics) Hooks() []kgo.Hook { return []kgo.Hook{m.kafka} }
+// Hook makes the hook of one Kafka client. The registry has the metrics of the newest client. One
+// hook for several clients would be a data race: the plugin defines its metrics anew for each.
+func (m *Metrics) Hook() kgo.Hook { return m.kafka() }
+
+func (m *Metrics) kafka() *kprom.Metrics {
+	return kprom.NewMetrics(namespace,
+		kprom.Subsystem("kafka"),
+		kprom.Registry(replacing{m.labelled, m.registry}),
+		// By node, not by topic: the client knows no cap on topics, and
+		// events_published_total has them.
+		kprom.FetchAndProduceDetail(kprom.ByNode, kprom.Batches, kprom.Records, kprom.CompressedBytes, kprom.UncompressedBytes),
+		kprom.Histograms(kprom.RequestDurationE2E, kprom.RequestThrottled),
+	)
+}
 
 // Handler serves the metrics; status is called once for each scrape. Call it
 // once: the last status given wins.

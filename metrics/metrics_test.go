@@ -276,7 +276,7 @@ func TestHandler_ServesGoAndProcessMetrics(t *testing.T) {
 func TestHooks_ASecondClientTakesOver(t *testing.T) {
 	m := New(Options{Pipeline: "orders"})
 	for range 2 {
-		client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.WithHooks(m.Hooks()...))
+		client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.WithHooks(m.Hook()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,19 +287,28 @@ func TestHooks_ASecondClientTakesOver(t *testing.T) {
 	}
 }
 
+// The plugin defines its metrics anew for each client, without a lock.
+func TestHooks_EachClientHasItsOwn(t *testing.T) {
+	m := New(Options{})
+	if m.Hook() == m.Hook() {
+		t.Error("two clients share a hook")
+	}
+}
+
 func TestDocumentation_ListsEveryMetricAndNothingElse(t *testing.T) {
 	text, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := New(Options{})
-	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.WithHooks(m.Hooks()...))
+	plugin := m.kafka()
+	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.WithHooks(plugin))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	known := described(append(m.own, newStatusCollector(fullStatus, "", "", ""), newMaintenanceCollector(nil))...)
-	fromClient := described(m.kafka)
+	fromClient := described(plugin)
 
 	documented := map[string]bool{}
 	for _, match := range regexp.MustCompile("(?m)^\\| `(cdc_relay_[a-z0-9_]+)`").FindAllStringSubmatch(string(text), -1) {

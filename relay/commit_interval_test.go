@@ -76,7 +76,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: kafka.Config{Connection: broker.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
 		cfg.Replication.Slot = "slot"
 		ev := Events{BatchDelivered: c.delivered}
-		to, err := OpenSink(cfg, ev, zerolog.Nop(), []kgo.Hook{slowCommit(commit)})
+		to, err := OpenSink(cfg, ev, zerolog.Nop(), []func() kgo.Hook{func() kgo.Hook { return slowCommit(commit) }})
 		if err != nil {
 			t.Fatal(err)
 		}

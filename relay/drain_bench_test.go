@@ -119,7 +119,7 @@ func startDrain(tb testing.TB, partitions int, cfg Config) *drain {
 	d.relay = New(cfg, Parts{
 		Source: func(context.Context) (Source, error) { return d.source, nil },
 		Router: routes,
-		Sink:   func() (sink.Sink, error) { return kafka.New(cfg.Kafka, zerolog.Nop(), d) },
+		Sink:   func() (sink.Sink, error) { return kafka.New(cfg.Kafka, zerolog.Nop(), func() kgo.Hook { return d }) },
 	}, Events{}, zerolog.Nop())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -141,8 +141,9 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	return r
 }
 
-// Open builds the real parts. It checks the configuration and touches no server.
-func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay, error) {
+// Open builds the real parts. It checks the configuration and touches no server. hooks make those
+// of each Kafka client.
+func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...func() kgo.Hook) (*Relay, error) {
 	cfg = cfg.WithDefaults()
 	routes, err := router.New(cfg.Router)
 	if err != nil {
@@ -190,7 +191,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 }
 
 // OpenSink builds the sink of the guarantee. It connects to nothing.
-func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink.Sink, error) {
+func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []func() kgo.Hook) (sink.Sink, error) {
 	if cfg.Guarantee != ExactlyOnce {
 		return kafka.New(cfg.Kafka, log, hooks...)
 	}

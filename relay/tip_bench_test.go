@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // BenchmarkTip is the Kafka sink at the tip of the log: single rows at a steady rate, over
@@ -22,7 +23,7 @@ func BenchmarkTip(b *testing.B) {
 	for _, c := range []struct{ topics, partitions, rate int }{{4, 4, 1000}, {1000, 4, 1000}, {4, 4, 5000}} {
 		b.Run(fmt.Sprintf("topics=%d/partitions=%d/rate=%d", c.topics, c.partitions, c.rate), func(b *testing.B) {
 			var d drain
-			k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: d.startBrokers(b, c.topics, c.partitions)}}, zerolog.Nop(), &d)
+			k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: d.startBrokers(b, c.topics, c.partitions)}}, zerolog.Nop(), func() kgo.Hook { return &d })
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -121,7 +121,7 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 	options := metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit}
 	if !settings.Replication.Shard.Divided() {
 		m := metrics.New(options)
-		r, err := relay.Open(settings, tailed(m.Events(), passed), log, m.Hooks()...)
+		r, err := relay.Open(settings, tailed(m.Events(), passed), log, m.Hook)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -129,7 +129,9 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 		return r, &served{m.Handler(r.Status), m.Timings}, nil
 	}
 	all := metrics.NewShards(options, own)
-	running, err := shards.Open(settings, own, log, func(i int) (relay.Events, []kgo.Hook) { return tailed(all[i].Events(), passed), all[i].Hooks() })
+	running, err := shards.Open(settings, own, log, func(i int) (relay.Events, []func() kgo.Hook) {
+		return tailed(all[i].Events(), passed), []func() kgo.Hook{all[i].Hook}
+	})
 	if err != nil {
 		return nil, nil, err
 	}

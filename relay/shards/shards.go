@@ -42,8 +42,8 @@ type Shards struct {
 }
 
 // Open builds the relays of the shards that are given by number. It touches no
-// server. of gives each one's events and hooks.
-func Open(cfg relay.Config, own []int, log zerolog.Logger, of func(i int) (relay.Events, []kgo.Hook)) (*Shards, error) {
+// server. of gives each one's events and hooks, as relay.Open takes them.
+func Open(cfg relay.Config, own []int, log zerolog.Logger, of func(i int) (relay.Events, []func() kgo.Hook)) (*Shards, error) {
 	s := &Shards{cfg: cfg.WithDefaults()}
 	for n, i := range own {
 		events, hooks := of(n)

@@ -253,7 +253,7 @@ func BenchmarkKafka_Backlog(b *testing.B) {
 			c := cluster(b, kfake.SeedTopics(16, "orders"), kfake.BlackholeProduce())
 			var batches batchCount
 			cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
-			k, err := kafka.New(cfg, zerolog.Nop(), &batches)
+			k, err := kafka.New(cfg, zerolog.Nop(), func() kgo.Hook { return &batches })
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // A real broker that forgot the producer refuses a record. It would take the one behind it,
@@ -21,7 +22,7 @@ func TestKafka_ABrokerThatForgotTheProducerTakesNothingBehindARefusedRecord(t *t
 	brokers := harness.OwnKafka(t, map[string]string{"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "100"})
 	brokers.CreateTopic(t, "orders", 1, "max.message.bytes", "2000")
 	written := new(writes)
-	k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: brokers.Addrs}, Compression: "none"}, zerolog.Nop(), written)
+	k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: brokers.Addrs}, Compression: "none"}, zerolog.Nop(), func() kgo.Hook { return written })
 	if err != nil {
 		t.Fatal(err)
 	}

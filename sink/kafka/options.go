@@ -23,10 +23,14 @@ func (k *Sink) Options() ([]kgo.Opt, error) {
 	if err != nil {
 		return nil, err
 	}
+	hooks := []kgo.Hook{&k.reach}
+	for _, hook := range k.hooks {
+		hooks = append(hooks, hook())
+	}
 	return append(opts,
 		kgo.SoftwareNameAndVersion("cdc-relay", "1"),
 		kgo.WithLogger(newClientLog(k.log)),
-		kgo.WithHooks(append([]kgo.Hook{&k.reach}, k.hooks...)...),
+		kgo.WithHooks(hooks...),
 		kgo.Dialer(k.dial),
 		// A client that owes metrics would wait for a second before it closes its
 		// connections, which is longer than a relay that lost the slot has.

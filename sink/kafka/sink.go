@@ -21,7 +21,7 @@ import (
 type Sink struct {
 	cfg   Config
 	log   zerolog.Logger
-	hooks []kgo.Hook
+	hooks []func() kgo.Hook // each makes one for each client
 	reach broker.Reach
 	sends outstanding
 	conns conns
@@ -72,12 +72,12 @@ type client struct {
 }
 
 // New returns a sink for the brokers of cfg. It checks the configuration
-// and connects to nothing; Ready does. hooks see the client's events.
-func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
+// and connects to nothing; Ready does. hooks make those of each client.
+func New(cfg Config, log zerolog.Logger, hooks ...func() kgo.Hook) (*Sink, error) {
 	return newSink(cfg, gatherTime, log, hooks...)
 }
 
-func newSink(cfg Config, gatherTime time.Duration, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
+func newSink(cfg Config, gatherTime time.Duration, log zerolog.Logger, hooks ...func() kgo.Hook) (*Sink, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ func spin(t testing.TB, what string, until func() bool) {
 func TestKafka_NothingOvertakesTheFirstRecordOfAnIdlePartition(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders", "other"))
 	written := new(writes)
-	k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}, zerolog.Nop(), written)
+	k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}, zerolog.Nop(), func() kgo.Hook { return written })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,8 +91,8 @@ const (
 )
 
 // New returns a sink that is not open. It checks the configuration and
-// connects to nothing; Ready does. hooks see the clients' events.
-func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
+// connects to nothing; Ready does. hooks make those of each client.
+func New(cfg Config, log zerolog.Logger, hooks ...func() kgo.Hook) (*Sink, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = defaultInterval
 	}

@@ -173,7 +173,7 @@ func TestExactlyOnce_AFencedShardEndsTheProcess(t *testing.T) {
 	start := func() (stop func(), ended chan error) {
 		settings := s.Settings()
 		settings.Replication.Shard.Count = 2
-		running, err := shards.Open(settings, []int{0, 1}, zerolog.Nop(), func(int) (relay.Events, []kgo.Hook) { return relay.Events{}, nil })
+		running, err := shards.Open(settings, []int{0, 1}, zerolog.Nop(), func(int) (relay.Events, []func() kgo.Hook) { return relay.Events{}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
