@@ -77,9 +77,15 @@ func (b *before) empty(ctx context.Context) error {
 }
 
 func (b *before) write(ctx context.Context, slot string, point wal.LSN, table *provision.TableState, known checkpoint.Before) error {
+	publication := ""
+	for _, shard := range b.cfg.Shards() {
+		if shard.Slot == slot {
+			publication = shard.Publication
+		}
+	}
 	rec := checkpoint.BeforeSlot{
 		System: b.origin.SystemID, Timeline: b.origin.Timeline, Slot: slot, Table: table.Table.String(), OID: table.OID,
-		Before: known, Point: point, Positions: b.kind, At: time.Now(), Relay: b.version,
+		Before: known, Point: point, Positions: b.kind, Published: table.Published[publication], At: time.Now(), Relay: b.version,
 	}
 	return b.ledger.Write(ctx, checkpoint.BeforeSlotKey(rec.System, slot, rec.OID), rec.Encode())
 }

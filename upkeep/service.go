@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -39,8 +40,8 @@ type Service struct {
 
 // membership is how a table was in the publications when it was last looked at.
 type membership struct {
-	text    string
-	changed time.Time // when it was seen to be another one than before
+	in      map[string]string // by publication
+	changed time.Time         // when it was seen to be another one than before
 }
 
 // changePatience is how long a table is left alone whose publication changed: the relay looks
@@ -53,10 +54,10 @@ func (s *Service) changed(t *maintenance.Survey, now time.Time) bool {
 		s.members = make(map[uint32]membership)
 	}
 	last, known := s.members[t.OID]
-	if known && last.text != t.Membership {
+	if known && !maps.Equal(last.in, t.Published) {
 		last.changed = now
 	}
-	s.members[t.OID] = membership{t.Membership, last.changed}
+	s.members[t.OID] = membership{t.Published, last.changed}
 	return !last.changed.IsZero() && now.Sub(last.changed) < changePatience
 }
 
@@ -120,6 +121,11 @@ func (s *Service) judge(survey *maintenance.Survey) {
 		survey.Filters = nil // each shard leaves out what another one sends
 	}
 	survey.Changed = s.changed(survey, time.Now())
+	for _, shard := range s.Relay.Replication.Shards() {
+		if then := s.Reader.PublishedAs(shard.Slot, survey.OID); then != "" && then != survey.Published[shard.Publication] {
+			survey.LeftOut = append(survey.LeftOut, shard.Publication)
+		}
+	}
 }
 
 // Sent fails if rows of a table may be in no stream. It is to be asked between the proof of rows

@@ -50,6 +50,10 @@ func (t *Target) Unsent(s *maintenance.Survey) (all []error) {
 		all = append(all, t.Refuse(fault.ReasonTableUnpublished, "send all rows, and leave the filter to consumers",
 			"publication %s has a row filter on it: rows that fail it are never sent, and nothing tells them from the others", strings.Join(s.Filters, ", ")))
 	}
+	if len(s.LeftOut) > 0 {
+		all = append(all, t.Refuse(fault.ReasonBeforeSlotUnknown, "send the rows that were written meanwhile (`cdc-relay replay`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)",
+			"publication %s was changed since it was recorded that nothing is left to be sent from before the slot: rows that were written while it did not have the table are in no stream", strings.Join(s.LeftOut, ", ")))
+	}
 	if s.Changed {
 		all = append(all, t.Refuse(fault.ReasonTableUnpublished, "the relay looks within seconds, and says whether rows have to be sent again; then run this again",
 			"its publication was changed just now: rows that were written meanwhile may be in no stream"))

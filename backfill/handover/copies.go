@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -47,6 +48,8 @@ type Table struct {
 	Name    string
 	OID     uint32
 	Unknown bool // it has rows from before Point of which nobody knows whether they are delivered
+
+	published map[string]string // as catalog.PublishedAs has it
 }
 
 // Make does what is not done yet.
@@ -68,11 +71,30 @@ func (h *Copies) Make(ctx context.Context, holder *snapshot.Holder) error {
 		h.OnStep("copied")
 		h.Say(fmt.Sprintf("made slot %q at %s", slot.Name, h.Point))
 	}
+	if h.Ledger != nil {
+		if err := holder.Ask(ctx, h.lookUpPublications); err != nil {
+			return err
+		}
+	}
 	for i := range h.Slots {
 		if err := h.begins(ctx, h.Settings.OfShard(i, len(h.Slots)), h.Slots[i]); err != nil {
 			return err
 		}
 		h.OnStep("written")
+	}
+	return nil
+}
+
+func (h *Copies) lookUpPublications(q postgres.Querier, version int) (err error) {
+	var publications []string
+	for i := range h.Slots {
+		publications = append(publications, h.Settings.OfShard(i, len(h.Slots)).Replication.Publication)
+	}
+	for i := range h.Tables {
+		t := &h.Tables[i]
+		if t.published, err = catalog.PublishedAs(q, version, t.OID, publications); err != nil {
+			return postgres.Classify("look at publications", err)
+		}
 	}
 	return nil
 }
@@ -89,7 +111,7 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 	writing, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if !slot.Ours {
-		if err := h.before(writing, slot.Name, checkpoint.BeforeUnknown); err != nil {
+		if err := h.before(writing, cfg, checkpoint.BeforeUnknown); err != nil {
 			return err
 		}
 	}
@@ -123,12 +145,13 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 			return err
 		}
 	}
-	return h.before(writing, slot.Name, checkpoint.BeforeSent)
+	return h.before(writing, cfg, checkpoint.BeforeSent)
 }
 
 // before writes what is known of the rows before a slot, in each table. Of rows that were left out
 // that is nothing.
-func (h *Copies) before(ctx context.Context, slot string, known checkpoint.Before) error {
+func (h *Copies) before(ctx context.Context, cfg relay.Config, known checkpoint.Before) error {
+	slot := cfg.Replication.Slot
 	kind := checkpoint.Intents
 	if h.Settings.Guarantee == relay.ExactlyOnce {
 		kind = checkpoint.Checkpoints
@@ -140,7 +163,7 @@ func (h *Copies) before(ctx context.Context, slot string, known checkpoint.Befor
 		}
 		rec := checkpoint.BeforeSlot{
 			System: h.System, Timeline: h.Timeline, Slot: slot, Table: t.Name, OID: t.OID,
-			Before: about, Point: h.Point, Positions: kind, At: time.Now(), Relay: h.Settings.Version,
+			Before: about, Point: h.Point, Positions: kind, Published: t.published[cfg.Replication.Publication], At: time.Now(), Relay: h.Settings.Version,
 		}
 		if err := h.Ledger.Write(ctx, checkpoint.BeforeSlotKey(h.System, slot, t.OID), rec.Encode()); err != nil {
 			return err

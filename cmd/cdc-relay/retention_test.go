@@ -145,6 +145,36 @@ func TestRetention_KeepsWhatAChangedPublicationLeftOut(t *testing.T) {
 	})
 }
 
+// No relay ran while the publication did not have the table, so that none could notice.
+func TestRetention_KeepsWhatWasLeftOutWhileNoRelayRan(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.keepsHouse(t, "delete", "")
+		k.setUp(t, "")
+		url, stop := k.start(t, nil)
+		k.insert(t, 2)
+		k.published(t, url, 2)
+		stop()
+		released(t, k.db)
+		publication := harness.Query[string](t, k.db, "SELECT pubname::text FROM pg_publication")
+		k.db.Exec(t, "ALTER PUBLICATION "+publication+" DROP TABLE outbox")
+		k.insert(t, 3) // in no stream
+		k.db.Exec(t, "ALTER PUBLICATION "+publication+" ADD TABLE outbox")
+		k.age(t, "2h")
+		url, stop = k.start(t, nil)
+		k.insert(t, 1)
+		k.published(t, url, 1)
+		invoke(t, k.env, "retention").want(t, exitRefused, "(before_slot_unknown)", "")
+		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason before_slot_unknown)")
+		if n := k.rows(t); n != 6 {
+			t.Errorf("%d rows are left, want 6", n)
+		}
+		invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
+		invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 5 rows", "")
+		stop()
+	})
+}
+
 func TestRetention_RefusesAMovedSlot(t *testing.T) {
 	t.Parallel()
 	eachKeeper(t, func(t *testing.T, k *keeper) {

@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -29,7 +30,7 @@ func TestSurveyor_SeesThatATableWasPutBack(t *testing.T) {
 				if len(sent.Unpublished) > 0 {
 					t.Fatalf("%s is not published: %q", table, sent.Unpublished)
 				}
-				return sent.Membership
+				return fmt.Sprint(sent.Published)
 			}
 			one, other := look("one"), look("other")
 			if one == "" || look("one") != one {
@@ -39,6 +40,11 @@ func TestSurveyor_SeesThatATableWasPutBack(t *testing.T) {
 			db.Exec(t, "ALTER PUBLICATION both_of ADD TABLE one")
 			if look("one") == one {
 				t.Error("the table was taken out and put back, and nothing shows it")
+			}
+			db.Exec(t, "CREATE TABLE another (n int); ALTER PUBLICATION both_of ADD TABLE another")
+			db.Exec(t, "VACUUM FREEZE pg_publication, pg_publication_rel")
+			if harness.Query[bool](t, db, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") {
+				db.Exec(t, "VACUUM FULL pg_publication, pg_publication_rel")
 			}
 			if look("other") != other {
 				t.Errorf("nothing happened to the other table: %q, before %q", look("other"), other)

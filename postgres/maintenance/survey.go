@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -27,14 +28,15 @@ type Survey struct {
 
 	MaySelect, MayDelete, MayLock bool // MayLock: UPDATE on a column
 
-	Triggers    []string // that a delete fires
-	ForeignKeys []string // of other tables, that a delete looks into
-	NoIdentity  []string // publications for which a delete fails: they publish deletes, and the table has no replica identity
-	Deletes     []string // publications that publish deletes of it
-	Filters     []string // publications of ours that leave some of its rows out
-	Unpublished []string // publications of ours that do not have it, or do not exist
-	Membership  string   // differs once it was taken out of a publication of ours, though it was put back
-	Changed     bool     // set by whoever knows an earlier Membership
+	Triggers    []string          // that a delete fires
+	ForeignKeys []string          // of other tables, that a delete looks into
+	NoIdentity  []string          // publications for which a delete fails: they publish deletes, and the table has no replica identity
+	Deletes     []string          // publications that publish deletes of it
+	Filters     []string          // publications of ours that leave some of its rows out
+	Unpublished []string          // publications of ours that do not have it, or do not exist
+	Published   map[string]string // as catalog.PublishedAs has it
+	Changed     bool              // set by whoever knows an earlier Published
+	LeftOut     []string          // publications that changed since a slot's record was written; set by whoever knows the records
 
 	Archive *ArchiveSurvey // nil: there is none to be
 
@@ -130,7 +132,7 @@ func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Tabl
 }
 
 // Sent reads again what decides whether the rows of a table are in a stream: a Survey with its
-// OID, Filters, Unpublished and Membership alone.
+// OID, Filters, Unpublished and Published alone.
 func (s *Surveyor) Sent(ctx context.Context, oid uint32, publications []string) (*Survey, error) {
 	s.session.q.Ctx = ctx
 	t := &Survey{OID: oid}
@@ -139,22 +141,15 @@ func (s *Surveyor) Sent(ctx context.Context, oid uint32, publications []string) 
 
 func (s *Surveyor) sent(t *Survey, publications []string) (err error) {
 	names := namesSQL(publications)
-	schema, schemas := "", ""
-	if s.session.version >= 150000 { // before, there are no row filters and no publications of schemas
+	if s.session.version >= 150000 { // before, there are no row filters
 		if t.Filters, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) AND pt.rowfilter IS NOT NULL ORDER BY 1", t.OID, names)); err != nil {
 			return err
 		}
-		schema = `, n.oid, n.xmin`
-		schemas = fmt.Sprintf(` LEFT JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid AND n.pnnspid = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = %d)`, t.OID)
 	}
 	if t.Unpublished, err = s.list(fmt.Sprintf("SELECT unnest(%[2]s) EXCEPT SELECT p.pubname "+publishes+" AND p.pubinsert ORDER BY 1", t.OID, names)); err != nil {
 		return err
 	}
-	// Each row of the catalog by its identity and its version.
-	members, err := s.list(fmt.Sprintf(`SELECT pg_catalog.concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin%[3]s) FROM pg_catalog.pg_publication p
-		LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))%[4]s
-		WHERE p.pubname = ANY (%[2]s) ORDER BY 1`, t.OID, names, schema, schemas))
-	t.Membership = strings.Join(members, ", ")
+	t.Published, err = catalog.PublishedAs(s.session.q, s.session.version, t.OID, publications)
 	return err
 }
 

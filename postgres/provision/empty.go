@@ -12,9 +12,10 @@ import (
 
 // TableState is what is found out about a table of the configuration.
 type TableState struct {
-	Table wal.Table
-	OID   uint32
-	Empty bool // nobody sees a row of it; false: somebody does, or it could not be found out
+	Table     wal.Table
+	OID       uint32
+	Published map[string]string // as catalog.PublishedAs has it
+	Empty     bool              // nobody sees a row of it; false: somebody does, or it could not be found out
 }
 
 // emptyPatience is how long open transactions are waited for.
@@ -22,11 +23,15 @@ const emptyPatience = 10 * time.Second
 
 // ReadTables looks up the tables of cfg, and not whether they are empty.
 func ReadTables(ctx context.Context, cfg postgres.Config) ([]TableState, error) {
-	q, _, err := postgres.OpenServer(ctx, cfg, false)
+	q, server, err := postgres.OpenServer(ctx, cfg, false)
 	if err != nil {
 		return nil, err
 	}
 	defer postgres.CloseQuietly(q.Conn)
+	var publications []string
+	for _, shard := range cfg.Shards() {
+		publications = append(publications, shard.Publication)
+	}
 	var tables []TableState
 	for _, table := range cfg.Tables {
 		t, err := catalog.ReadTable(q, table)
@@ -36,7 +41,11 @@ func ReadTables(ctx context.Context, cfg postgres.Config) ([]TableState, error) 
 		if t == nil {
 			return nil, catalog.TableMissing(q, cfg, table)
 		}
-		tables = append(tables, TableState{Table: table, OID: t.OID})
+		published, err := catalog.PublishedAs(q, server.ServerVersion, t.OID, publications)
+		if err != nil {
+			return nil, postgres.Classify("look at publications", err)
+		}
+		tables = append(tables, TableState{Table: table, OID: t.OID, Published: published})
 	}
 	return tables, nil
 }

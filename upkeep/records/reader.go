@@ -202,6 +202,16 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 	return kept, nil
 }
 
+// PublishedAs is how a slot's publication had a table when it became known that no row from before
+// the slot is still to be delivered, as far as the topic was read; empty: that is not recorded.
+func (r *Reader) PublishedAs(slot string, table uint32) string {
+	before, err := checkpoint.ParseBeforeSlot(r.keys.get(checkpoint.BeforeSlotKey(r.Origin().SystemID, slot, table)))
+	if err != nil || !before.Before.Known() {
+		return "" // whoever asks for a proof gets the error
+	}
+	return before.Published
+}
+
 // delivered is how far the newest record of a slot goes on the server's history.
 func (r *Reader) delivered(shard int, slot string, origin wal.Origin) (limit wal.LSN, found bool, err error) {
 	cfg := r.settings.OfShard(shard, len(r.Slots()))

@@ -1,0 +1,38 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/postgres"
+)
+
+// PublishedAs returns, by publication, the rows of the catalog by which it has a table, each with its
+// identity and its version (oid and xmin). The text differs after any change of the publication
+// that concerns the table, also after one that was taken back: rows that were written in between
+// may be in no stream. Publications that do not exist are absent.
+func PublishedAs(q postgres.Querier, version int, table uint32, publications []string) (map[string]string, error) {
+	quoted := make([]string, len(publications))
+	for i, name := range publications {
+		quoted[i] = postgres.QuoteLiteral(name)
+	}
+	schema, schemas := "", ""
+	if version >= 150000 { // before, there are no publications of schemas
+		schema = ", n.oid, n.xmin"
+		schemas = fmt.Sprintf(" LEFT JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid AND n.pnnspid = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = %d)", table)
+	}
+	rows, err := q.All(fmt.Sprintf(`SELECT p.pubname, pg_catalog.concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin%[3]s) FROM pg_catalog.pg_publication p
+		LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))%[4]s
+		WHERE p.pubname = ANY (ARRAY[%[2]s]::name[]) ORDER BY 1, 2`, table, strings.Join(quoted, ", "), schema, schemas))
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]string)
+	for _, row := range rows {
+		if before := found[row[0].Text]; before != "" {
+			row[1].Text = before + ", " + row[1].Text
+		}
+		found[row[0].Text] = row[1].Text
+	}
+	return found, nil
+}
