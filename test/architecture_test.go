@@ -46,7 +46,7 @@ var arrows = map[string][]string{
 	"postgres/watch":     {"fault", "postgres", "postgres/catalog", "replication/wal"},
 
 	"postgres/snapshot":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
-	"postgres/maintenance": {"fault", "postgres", "proof", "replication/wal"},
+	"postgres/maintenance": {"fault", "postgres", "postgres/catalog", "proof", "replication/wal"},
 
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
 	"postgres/preflight/preflighttest": {"advice", "postgres/preflight"},
@@ -111,7 +111,7 @@ var arrows = map[string][]string{
 	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
-	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
+	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
 	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router", "router/record", "setup", "sink/topics", "wording"},
