@@ -21,7 +21,7 @@ type Record struct {
 	Relay       string // version that wrote it
 
 	// End is after every transaction that is delivered whole. No position beyond
-	// the End of a committed record is told to the server, so a slot that is ahead of
+	// the End of a committed record is confirmed, so a slot that is ahead of
 	// it was moved by somebody else.
 	End wal.LSN
 

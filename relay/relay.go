@@ -204,7 +204,7 @@ func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink
 }
 
 // Run streams until ctx ends, or up to Config.Stream.Until, then drains, and returns nil when nothing was left
-// in flight. A *ConfigError, *RefusedError or *BlockedError says that a restart
+// in flight. A *ConfigError, *RefusedError or *BlockedError means that a restart
 // does not help; after every other error it may.
 func (r *Relay) Run(ctx context.Context) error {
 	deliveryCtx, cut := context.WithCancel(context.Background())

@@ -144,7 +144,7 @@ func (r *Root) Clock(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(*row.Bigint("now", 0)).UTC(), row.Err
 }
 
-// rowsInDefault says that the range of a new partition has rows already.
+// rowsInDefault reports whether the default partition has rows of the new partition's range.
 func rowsInDefault(err error) bool { return postgres.SQLState(err) == "23514" }
 
 // Create makes a partition with the rights that the root has, in a transaction of its own. Others

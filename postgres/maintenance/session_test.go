@@ -266,7 +266,7 @@ func TestSession_IsNotCutShortByAPolicy(t *testing.T) {
 		t.Errorf("acted on %d rows", n)
 	}
 	db.Exec(t, `REVOKE UPDATE (n) ON events FROM `+role+`; INSERT INTO events VALUES ('b', 0)`)
-	if rows := name(t, s); len(rows) > 0 { // the first page ended behind the row that is gone
+	if rows := name(t, s); len(rows) > 0 { // the first page ended after the row that is gone
 		_, err = s.Act(context.WithoutCancel(t.Context()), rows)
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "UPDATE on one column")
 	} else {

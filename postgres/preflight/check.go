@@ -270,7 +270,7 @@ func (c *checker) checkRoom() error {
 }
 
 // checkReplication opens the kind of connection that a stream needs, which
-// tells whether role, pg_hba.conf and whatever stands in between permit it.
+// reports whether role, pg_hba.conf and whatever stands in between permit it.
 func (c *checker) checkReplication() error {
 	conn, err := postgres.Connect(c.q.Ctx, c.cfg, true)
 	if postgres.Reason(err) == fault.ReasonServerLimit && c.streaming && c.senders <= 0 {
@@ -298,7 +298,7 @@ func (c *checker) checkReplication() error {
 	return nil
 }
 
-// unanswered tells a connection that is gone from a statement that was refused.
+// unanswered distinguishes a connection that is gone from a statement that was refused.
 func unanswered(err error) bool {
 	var pg *pgconn.PgError
 	return !errors.As(err, &pg) || strings.HasPrefix(pg.Code, "57P") || strings.HasPrefix(pg.Code, "08")

@@ -51,7 +51,7 @@ func (c *checker) checkSlot() error {
 	return c.ownerIsAsynchronous()
 }
 
-// heldByDebezium tells by the application_name that Debezium gives its connections.
+// heldByDebezium goes by the application_name that Debezium gives its connections.
 func (c *checker) heldByDebezium() (bool, error) {
 	row, err := c.q.One(`SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid
 		WHERE s.slot_name = ` + postgres.QuoteLiteral(c.cfg.Slot) + ` AND a.application_name LIKE 'Debezium %')`)
@@ -170,7 +170,7 @@ func (c *checker) checkIdleTimeout() error {
 	return nil
 }
 
-// checkFailover says what becomes of the slot when a standby takes over. Without
+// checkFailover says what happens to the slot when a standby takes over. Without
 // a physical slot there is no standby that could have it.
 func (c *checker) checkFailover() error {
 	failover := "false"

@@ -194,7 +194,7 @@ func (c *checker) checkColumns(p *catalog.PublicationRow, published bool, relati
 	return nil
 }
 
-// checkReadable tells whether the rows can be looked at, which run never does.
+// checkReadable reports whether the rows can be looked at, which run never does.
 func (c *checker) checkReadable(t *catalog.TableRow, table wal.Table, checked *CheckedTable) error {
 	row, err := c.q.One(fmt.Sprintf(`SELECT pg_catalog.has_schema_privilege(relnamespace, 'USAGE'), pg_catalog.has_table_privilege(oid, 'SELECT'),
 		pg_catalog.row_security_active(oid) FROM pg_catalog.pg_class WHERE oid = %d`, t.OID))

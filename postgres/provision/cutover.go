@@ -55,7 +55,7 @@ type CutTable struct {
 	Set   []string // statements of the trigger, such as NEW.published_at := now()
 }
 
-// ReadCuts reads the cuts of tables; nil: there is no trigger. One that does not fire is an error.
+// ReadCuts reads the cuts of tables; nil: there is no trigger. A trigger that does not fire is an error.
 func ReadCuts(q postgres.Querier, tables []CutTable) ([]*Cut, error) {
 	cuts := make([]*Cut, len(tables))
 	for i, t := range tables {

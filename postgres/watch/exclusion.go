@@ -48,7 +48,7 @@ func OpenExclusion(ctx context.Context, cfg postgres.Config, system string) (*Ex
 		return nil, err
 	}
 	x := &Exclusion{q: postgres.Querier{Ctx: ctx, Conn: conn}, system: system, askEvery: exclusionLook}
-	// The name is what another one is told about us.
+	// The name is what messages of other processes show of this one.
 	row, err := x.q.One(`SELECT pg_catalog.pg_backend_pid(), pg_catalog.set_config('application_name',
 		pg_catalog.left(pg_catalog.current_setting('application_name'), 55) || ' redrive', false)`)
 	if err != nil {
