@@ -50,7 +50,7 @@ func (s *session) slotTaken(snapshot *watch.Snapshot) error {
 	}
 	return &fault.Error{
 		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
-		Err: errors.New("another consumer has it and is ahead of this relay"),
+		Err: errors.New("another consumer streams from it and has confirmed more than this relay"),
 	}
 }
 

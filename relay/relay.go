@@ -395,7 +395,7 @@ func (r *Relay) forgetServerBack() {
 // stopError is what Run returns once a stop was asked for.
 func (r *Relay) stopError(err error) error {
 	if late := r.drainBlocker.Load(); late != nil && errors.Is(err, ErrDrainCut) {
-		return fmt.Errorf("%w: relay.drain_timeout (%s) was over, %s", err, r.cfg.DrainTimeout, *late)
+		return fmt.Errorf("%w: relay.drain_timeout (%s) expired, %s", err, r.cfg.DrainTimeout, *late)
 	}
 	if errors.Is(err, ErrDrainCut) || errors.Is(err, errUnseen) {
 		return err

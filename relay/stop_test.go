@@ -245,7 +245,7 @@ func TestRelay_DrainTimeoutCutsRowsInFlight(t *testing.T) {
 			if !errors.Is(err, ErrDrainCut) {
 				t.Fatalf("run: %v", err)
 			}
-			if text := err.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, "relay.drain_timeout (7s) was over") {
+			if text := err.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, "relay.drain_timeout (7s) expired") {
 				t.Errorf("run: %v", err)
 			}
 			if took := time.Since(began); took < 7*time.Second || took > 8*time.Second {

@@ -185,7 +185,7 @@ func (s *Session) lock() error {
 			}
 		}
 	}
-	return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonMaintenanceInUse, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another one holds the lock: %s", owner), Hint: "wait until it has ended"}
+	return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonMaintenanceInUse, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another session holds the lock: %s", owner), Hint: "wait until it has ended"}
 }
 
 // OID is the table's.

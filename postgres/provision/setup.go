@@ -623,7 +623,7 @@ func (s *setup) run(steps []Step, shards []setupShard) error {
 }
 
 // asAnother is how one run of setup has another role than the relay.
-const asAnother = "cdc-relay setup --set postgres.url=postgres://OWNER@host/database, and --set postgres.password_file=… where it has a password of its own"
+const asAnother = "cdc-relay setup --set postgres.url=postgres://OWNER@host/database, and --set postgres.password_file=… if it has its own password"
 
 // countRows counts as late as possible before the slot. Failing to count is no
 // reason to fail: the number is for the user's information.

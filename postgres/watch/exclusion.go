@@ -115,7 +115,7 @@ func (x *Exclusion) mayTake(slot string) error {
 	case err != nil:
 		return postgres.Classify("look at the lock on "+exclusionSubject(slot), err)
 	case row.Text(0) != row.Text(1):
-		return refuse(fmt.Sprintf("the slot belongs to database %q, and this is %q", row.Text(1), row.Text(0)), "correct the database in postgres.url: locks of another one keep nobody away")
+		return refuse(fmt.Sprintf("the slot belongs to database %q, and this is %q", row.Text(1), row.Text(0)), "correct the database in postgres.url: a lock in another database excludes nobody")
 	case row.Bool(2) && !x.Holds(slot):
 		return refuse("the server session of this connection already holds another client's lock", "a pooler is in between; connect to the server itself")
 	}

@@ -55,7 +55,7 @@ var refusals = []refusal{
 	{
 		name: "outboxer", framework: "outboxer",
 		columns: [][]string{{"id", "status", "messageabletype", "messageableid"}},
-		why:     "a row only points at a record of another table and holds no payload",
+		why:     "a row only refers to a record of another table and holds no payload",
 		instead: "write the event itself into an outbox table (cdc-relay setup --create-table)",
 	},
 	{
