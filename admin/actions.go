@@ -131,7 +131,7 @@ func (a *api) perform(life context.Context, r *http.Request, who asker, one *wor
 	return begun
 }
 
-// answerJob waits until a job has begun. One that takes longer to begin says what became of it
+// answerJob waits until a job has begun. A job that takes longer to begin says what happened to it
 // later.
 func (a *api) answerJob(w http.ResponseWriter, r *http.Request, one *work, begun <-chan error) {
 	select {

@@ -87,7 +87,7 @@ func (a *api) serveConsole(mux *http.ServeMux) {
 	}
 }
 
-// whenActing leaves what is behind it alone where actions are off.
+// whenActing passes requests on only where actions are on.
 func (a *api) whenActing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.actionsOff(w) {

@@ -206,7 +206,7 @@ func (d *desk) begin(now time.Time, p *Plan, action string, of PlannedAction) (w
 	return w, d.life, false
 }
 
-// end says what became of a job; what was read of the letters is not true any more.
+// end says what happened to a job; what was read of the letters is not true any more.
 func (d *desk) end(now time.Time, w *work, err error) Job {
 	defer d.ended.Done()
 	d.mu.Lock()

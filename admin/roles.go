@@ -30,7 +30,7 @@ type asker struct {
 	until   time.Time // end of the session
 }
 
-// named is how the log tells sessions apart: never by anything that opens one.
+// named is how the log distinguishes sessions: never by anything that opens one.
 func (w asker) named() string {
 	if w.session == "" {
 		return "bearer"
@@ -40,7 +40,7 @@ func (w asker) named() string {
 }
 
 // formToken is what a page has to send along with what changes something, so that a cookie alone
-// does not suffice. It is made of the session's secret and does not tell it.
+// does not suffice. It is made of the session's secret and does not disclose it.
 func (w asker) formToken() string {
 	if w.session == "" {
 		return ""
@@ -50,7 +50,7 @@ func (w asker) formToken() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// who tells the role of whoever sent a request. An error is a token that cannot be read.
+// who returns the role of whoever sent a request. An error is a token that cannot be read.
 func (a *api) who(r *http.Request) (asker, error) {
 	tokens, err := a.tokens()
 	if err != nil && len(tokens) == 0 {
@@ -112,7 +112,7 @@ type pace struct {
 	recent []time.Time
 }
 
-// allow counts one more, or tells how long to wait.
+// allow counts one more, or returns how long to wait.
 func (p *pace) allow(now time.Time, most int) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

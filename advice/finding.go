@@ -20,7 +20,7 @@ type Finding struct {
 	Advice string `json:"advice,omitempty"` // what to do; empty when Level is OK
 }
 
-// Findings are the outcomes of the checks of one room, in the order in which it looked.
+// Findings are the outcomes of the checks of one package, in the order in which it looked.
 type Findings []Finding
 
 // Add appends a finding.

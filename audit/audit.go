@@ -193,7 +193,7 @@ func (w *work) fence(ctx context.Context) error {
 	return w.origins(ctx, cfg, here, slots)
 }
 
-// origins finds out of which tables nobody knows what became of the rows before the slots.
+// origins finds out of which tables nobody knows what happened to the rows before the slots.
 func (w *work) origins(ctx context.Context, cfg proof.Config, here wal.Origin, slots []proof.Slot) error {
 	known := &proof.Kept{Here: here, Before: make(map[string]checkpoint.BeforeSlot)}
 	values := make(map[string]map[string][]byte)
@@ -232,12 +232,12 @@ func (w *work) limit(format string, args ...any) {
 	w.result.Limits = append(w.result.Limits, fmt.Sprintf(format, args...))
 }
 
-// say tells what begins.
+// say prints what begins.
 func (w *work) say(format string, args ...any) {
 	w.Out.say(Line{What: "progress", Text: fmt.Sprintf(format, args...)})
 }
 
-// progress tells now and then how far a stage is.
+// progress prints now and then how far a stage is.
 func (w *work) progress(stage string, done int64) {
 	if done%4096 != 0 {
 		return

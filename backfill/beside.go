@@ -30,8 +30,8 @@ import (
 // among themselves. One snapshot lasts for all of a call: with a snapshot for each chunk a row
 // that is deleted meanwhile would be left out, and one that commits meanwhile be sent twice.
 //
-// An interrupted call goes on as a backfill does, behind the last place and up to the last one of
-// the first snapshot. What commits between the two calls and lies in that range is sent too.
+// An interrupted call continues as a backfill does, from the last place to the last one of the
+// first snapshot. What commits between the two calls and lies in that range is sent too.
 type Beside struct {
 	Settings relay.Config
 	Options  BesideOptions
@@ -50,7 +50,7 @@ type BesideOptions struct {
 	Order []string
 
 	ToTopic     string // where the records go instead of their own topics
-	AcceptOrder bool   // behind newer records of their keys
+	AcceptOrder bool   // after newer records of their keys
 
 	MaxRate int
 	Restart bool // that what an earlier call sent is sent again
@@ -151,7 +151,7 @@ func (w *work) streamed(ctx context.Context) error {
 		switch {
 		case !slot.Exists:
 			return progress.Refuse(fmt.Errorf("%s does not exist, so no relay streams from it", postgres.SlotSubject(slot.Name)),
-				"use `cdc-relay backfill` without --late: it sends the rows first, and makes the slot behind them")
+				"use `cdc-relay backfill` without --late: it sends the rows first, and makes the slot after them")
 		case slot.Err != nil:
 			return progress.Refuse(slot.Err, "mend the slot first: what it lost are rows to be sent too")
 		}
@@ -281,7 +281,7 @@ func (r *replay) besideOrder() string {
 	case r.Options.ToTopic != "":
 		return "the records go to a topic of their own, the rows of a key in order"
 	case r.Options.AcceptOrder:
-		return "the records land behind those of newer rows of their keys, in order among themselves"
+		return "the records land after those of newer rows of their keys, in order among themselves"
 	case p.unknown:
 		return "nobody can tell whether the keys have newer rows: use --to-topic or --accept-order"
 	case p.newerRows > 0:
@@ -297,7 +297,7 @@ func (r *replay) besideRefusal() error {
 	case !r.Options.Yes:
 		return nil
 	case (p.unknown || p.newerRows > 0) && r.Options.ToTopic == "" && !r.Options.AcceptOrder:
-		return progress.Refuse(errors.New("the records would land behind newer ones of their keys"), "use --to-topic or --accept-order")
+		return progress.Refuse(errors.New("the records would land after newer ones of their keys"), "use --to-topic or --accept-order")
 	case p.rejected > 0 && r.Settings.OnReject != relay.SkipOnReject:
 		rejected, _ := errors.AsType[*record.RowError](p.rejection)
 		return &relay.BlockedError{Reason: rejected.Reason, Err: fmt.Errorf("%s cannot be sent, the first %w; correct them or the mapping, leave them out with --where, or use --set relay.on_reject=skip",
@@ -306,7 +306,7 @@ func (r *replay) besideRefusal() error {
 	return nil
 }
 
-// besideConfigure has the relay go on behind rows that cannot be sent only where that is configured:
+// besideConfigure has the relay go on after rows that cannot be sent only where that is configured:
 // a dead letter would be of a slot that no relay has.
 func besideConfigure(cfg *relay.Config) {
 	if cfg.ParkKey = false; cfg.OnReject != relay.SkipOnReject {

@@ -18,9 +18,9 @@
 // not exist. So the slot's name is the mark of a half-finished backfill, and progress.State takes
 // what follows from it.
 //
-// An interrupted backfill reads on with a new snapshot, behind the place done and up to the last
-// place of the first snapshot. A row of the first snapshot is either at done or before, and
-// acknowledged, or behind it and read now. That takes an order without equal rows in which no row
+// An interrupted backfill reads on with a new snapshot, from the place done to the last place of
+// the first snapshot. A row of the first snapshot is either at done or before, and acknowledged,
+// or after it and read now. That takes an order without equal rows in which no row
 // moves; without such an order, or without a checkpoint topic, a backfill begins anew with another
 // slot. Rows that committed after C and lie in that range are in the slot too. With at-least-once
 // they come twice, in order both times, as after a restart of the relay. With exactly-once they

@@ -112,7 +112,7 @@ func (o *Options) of(index int, t *snapshot.Table) (choice, error) {
 	return c, nil
 }
 
-// shape tells apart what would send other rows, in another order, or as other records.
+// shape distinguishes what would send other rows, in another order, or as other records.
 func shape(s *snapshot.Selection, settings *relay.Config) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %q %q %t", s.OID, s.Where, s.Order.Names(), s.Order.Total)

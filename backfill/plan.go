@@ -59,7 +59,7 @@ func (b *Backfill) planned(s *progress.State, step progress.Step) string {
 	}
 	switch step {
 	case progress.Begin:
-		return fmt.Sprintf("make slot %q, send the rows from before it, then make %s from it", s.Temporary.Name, final)
+		return fmt.Sprintf("make slot %q, send the rows from before it, then copy it to %s", s.Temporary.Name, final)
 	case progress.Anew:
 		return fmt.Sprintf("an earlier attempt left slot %q, and its progress is unknown: drop and recreate the slot, send all rows, then create %s from it", s.Temporary.Name, final)
 	case progress.Resume:
@@ -178,7 +178,7 @@ func walWritten(ctx context.Context, holder *snapshot.Holder) (limit, written in
 	return limit, written, err
 }
 
-// foretell says how long it takes, and refuses a slot that would not last.
+// foretell estimates how long it takes, and refuses a slot that would not last.
 func (b *Backfill) foretell(s *progress.State, budget progress.Budget) ([]string, error) {
 	lines := []string{fmt.Sprintf("takes about %s at %.0f rows a second; meanwhile the slot holds back the WAL, and the snapshot holds back vacuum", progress.Shown(budget.Takes()), budget.Rate)}
 	if !s.Keeps {

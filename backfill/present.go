@@ -33,11 +33,11 @@ const (
 )
 
 // findPresent finds the rows that are in their topics already, because a publisher had sent and not
-// marked them. It comes when no publisher sends any more, and behind the snapshot. What an earlier
+// marked them. It runs when no publisher sends any more, and after the snapshot. What an earlier
 // call of the backfill sent is there too, so all rows are looked at, whatever the progress.
 //
 // A row is left out where that keeps the order of its key: no earlier row of the key is still to be
-// sent, or lies behind it. Else the key would end with an older row, so it is sent again.
+// sent, or comes after it in the topic. Else the key would end with an older row, so it is sent again.
 func (w *work) findPresent(ctx context.Context) error {
 	found := &presence{w: w, seed: maphash.MakeSeed(), names: make(map[string]struct{}), at: make(map[uint64]uint32)}
 	var err error
@@ -62,7 +62,7 @@ func (w *work) findPresent(ctx context.Context) error {
 		w.Out.warn(fmt.Sprintf("%s with the id of a row and another key than it has: these are not taken for the row's", wording.Count(found.otherKey, "record")))
 	}
 	if again > 0 {
-		w.Out.warn(fmt.Sprintf("%s in the topics already, ahead of older rows of their keys: sent again behind those, so that each key ends with its newest row", wording.Count(again, "row")))
+		w.Out.warn(fmt.Sprintf("%s in the topics already, before older rows of their keys: sent again after those, so that each key ends with its newest row", wording.Count(again, "row")))
 	}
 	w.OnStep("present_found")
 	return nil

@@ -26,12 +26,12 @@ import (
 // Replay sends rows of a table again. It is a backfill of chosen rows without a slot of its own:
 // the rows go the same way, through a relay.
 //
-// A row that is sent again lies behind the newer rows of its key. So either it goes to a topic of
-// its own (ToTopic), or that is accepted (AcceptOrder), or the slot is taken for the time, so that
+// A row that is sent again comes after the newer rows of its key. So either it goes to a topic of
+// its own (ToTopic), or that is accepted (AcceptOrder), or the slot is taken meanwhile, so that
 // no relay streams: then the records of a key end with its newest row, if every newer row of the
-// key is sent too (CompleteKeys), and what commits meanwhile is streamed by the next run, behind
-// them. Why the slot's position does not matter: rows behind it that the replay has sent come
-// again with all that follows them, in order.
+// key is sent too (CompleteKeys), and the next run streams what commits meanwhile after them. Why
+// the slot's position does not matter: rows past it that the replay has sent come again with all
+// that follows them, in order.
 type Replay struct {
 	Settings relay.Config
 	Options  ReplayOptions
@@ -101,7 +101,7 @@ func (w *work) replayAll(ctx context.Context) error {
 		}
 		defer give()
 	}
-	if _, err := w.holder.Begin(ctx, ""); err != nil { // behind the slot: what commits later is the stream's
+	if _, err := w.holder.Begin(ctx, ""); err != nil { // after the slot is taken: what commits later is the stream's
 		return err
 	}
 	w.OnStep("snapshot_taken")
@@ -220,7 +220,7 @@ func (w *work) beginReplay(ctx context.Context, origin wal.Origin, slot string) 
 	return nil
 }
 
-// resumeReplay goes on behind the last row of a run.
+// resumeReplay continues after the last row of a run.
 func (w *work) resumeReplay(ctx context.Context, origin wal.Origin, slot string) error {
 	if w.ledger == nil {
 		return usage("--resume: the configuration keeps no positions in Kafka (relay.detect_moved_slot)")
@@ -252,12 +252,12 @@ func (w *work) resumeReplay(ctx context.Context, origin wal.Origin, slot string)
 	return nil
 }
 
-// shape tells apart what would send other rows, or as other records.
+// shape distinguishes what would send other rows, or as other records.
 func (r *replay) shape(w *work) string {
 	return shape(&w.tables[0], &w.settings) + fmt.Sprintf(" %q %q", r.Options.Topic, r.Options.ToTopic)
 }
 
-// configure has the relay go on behind rows that cannot be sent: nothing waits behind a replay.
+// configure has the relay go on after rows that cannot be sent: nothing waits for a replay.
 func (r *replay) configure(cfg *relay.Config, w *work) {
 	if r.beside != nil {
 		besideConfigure(cfg)
@@ -294,7 +294,7 @@ func (r *replay) stamp(records []record.Record) {
 		if n := len(rec.Headers); n > 0 && rec.Headers[n-1].Key == r.header() {
 			continue
 		}
-		headers := make([]record.Header, 0, len(rec.Headers)+1) // what the buffer has behind them is another record's
+		headers := make([]record.Header, 0, len(rec.Headers)+1) // what the buffer has after them is another record's
 		rec.Headers = append(append(headers, rec.Headers...), record.Header{Key: r.header(), Value: []byte(r.run)})
 		if r.Options.ToTopic != "" {
 			rec.Topic = r.Options.ToTopic

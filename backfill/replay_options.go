@@ -29,7 +29,7 @@ type ReplayOptions struct {
 
 	ToTopic      string // where the records go instead of their own topics
 	CompleteKeys bool   // with every newer row of the same keys
-	AcceptOrder  bool   // behind newer records of their keys
+	AcceptOrder  bool   // after newer records of their keys
 
 	MaxRate int
 	MaxRows int
@@ -194,7 +194,7 @@ func (r *replay) condition(s *snapshot.Selection) (string, error) {
 	return strings.Join(all, " AND "), nil
 }
 
-// completable refuses keys of which nobody can tell what is newer.
+// completable refuses keys of which the newer rows cannot be found.
 func (r *replay) completable(s *snapshot.Selection) error {
 	if r.facts.none {
 		return nil

@@ -29,7 +29,7 @@ type replayPlan struct {
 	more        bool    // there are more than --max-rows
 	topics      map[string]int64
 	first, last snapshot.Tuple
-	newerRows   int64 // not chosen, and behind a chosen one of their key
+	newerRows   int64 // not chosen, and newer than a chosen one of their key
 	newerKeys   int64
 	unknown     bool // nobody can tell which rows are newer
 	absent      int  // ids without a row
@@ -183,7 +183,7 @@ func (r *replay) order() string {
 	case r.Options.ToTopic != "":
 		return "the records go to a topic of their own"
 	case r.Options.AcceptOrder:
-		return "the records land behind newer ones of their keys, also of a relay at work"
+		return "the records land after newer ones of their keys, also of a running relay"
 	case r.Options.CompleteKeys:
 		return "each key ends with its newest row; the relay has to be stopped meanwhile"
 	case p.unknown:
@@ -205,12 +205,12 @@ func (r *replay) refusal() error {
 	case !r.Options.Yes || !r.Options.takesSlot() || r.Options.CompleteKeys:
 		return nil
 	case p.unknown || p.newerRows > 0:
-		return progress.Refuse(errors.New("the records would land behind newer ones of their keys"), "use --complete-keys, --to-topic or --accept-order")
+		return progress.Refuse(errors.New("the records would land after newer ones of their keys"), "use --complete-keys, --to-topic or --accept-order")
 	}
 	return nil
 }
 
-// exact refuses what a transaction cannot be continued behind.
+// exact refuses tables in which a transaction cannot continue after a given row.
 func (r *replay) exact(w *work) error {
 	if s := &w.tables[0]; w.settings.Guarantee == relay.ExactlyOnce && !s.Order.Total {
 		return progress.Refuse(fmt.Errorf("table %s has no unique key without NULLs, so that rows could come twice", s.Name), "add one, or use --set relay.guarantee=at_least_once")

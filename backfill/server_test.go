@@ -253,7 +253,7 @@ func TestBackfill_ResumesWithoutLoss(t *testing.T) {
 	}
 }
 
-// Rows that committed behind the slot's beginning, and lie among those that are still to be read,
+// Rows that committed after the slot's beginning, and lie among those that are still to be read,
 // are the stream's.
 func TestBackfill_ExactlyOnceDuplicatesNothing(t *testing.T) {
 	t.Parallel()

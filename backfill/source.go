@@ -78,13 +78,13 @@ func (r *reading) Lost() <-chan struct{} {
 	return r.w.replay.lost
 }
 
-// Origin is the server's, without forks: a row's number lies behind none.
+// Origin is the server's, without forks: a row's number is past none.
 func (r *reading) Origin() wal.Origin {
 	return wal.Origin{SystemID: r.w.progress.System, Database: r.w.holder.Origin().Database, Timeline: r.w.progress.Timeline}
 }
 
-// Run sends the rows behind the present place, and returns nil when intake ends. Once all rows
-// are acknowledged it says so to the work, which ends intake.
+// Run sends the rows after the present place, and returns nil when intake ends. Once all rows
+// are acknowledged it reports that to the work, which ends intake.
 func (r *reading) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	r.w.track.Begin(r.w.track.Now())
 	ctx, cancel := context.WithCancel(intake)
@@ -108,7 +108,7 @@ func (r *reading) ended(intake context.Context, err error) error {
 		return errAborted
 	}
 	select {
-	case <-r.Lost(): // and what is on its way would land behind newer rows
+	case <-r.Lost(): // and what is on its way would land after newer rows
 		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "read old rows", Err: errSlotsLost}
 	default:
 	}

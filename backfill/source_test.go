@@ -51,7 +51,7 @@ func TestReading_CountsWhatIsAcknowledged(t *testing.T) {
 	})
 }
 
-// A relay may stream again by then: what is on its way would land behind its newer rows, so the
+// A relay may stream again by then: what is on its way would land after its newer rows, so the
 // session ends as one that lost its connection, and does not drain.
 func TestReading_EndsAsLostWithTheSlotsOfAReplay(t *testing.T) {
 	for name, lost := range map[string]bool{"stopped": false, "lost": true} {

@@ -26,7 +26,7 @@ func (i *idempotent) Send(ctx context.Context, records []record.Record, done fun
 	i.Sink.Send(ctx, records, done)
 }
 
-// stamp gives records what tells them from those of the stream.
+// stamp gives records the header that distinguishes them from those of the stream.
 func (w *work) stamp(records []record.Record) {
 	w.placeBeforeSlot(records)
 	if w.replay != nil {

@@ -173,7 +173,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 	return nil
 }
 
-// resume takes a new snapshot, and continues behind the last place.
+// resume takes a new snapshot, and continues after the last place.
 func (w *work) resume(ctx context.Context, s *progress.State) error {
 	p := *s.Progress
 	if s.Exactly {
@@ -279,7 +279,7 @@ func (w *work) relay(ctx context.Context) error {
 	default:
 		return w.unfinished(ctx, err)
 	}
-	if err != nil { // all is acknowledged, and what came behind that is of no matter
+	if err != nil { // all is acknowledged; later errors do not matter
 		w.log.Warn().Err(err).Msg("end of the relay of old rows")
 	}
 	w.OnStep("sent")

@@ -52,7 +52,7 @@ func (d *doctor) add(check string, level advice.Level, next, seen string, args .
 
 func (d *doctor) ok(check, seen string, args ...any) { d.findings.OK(check, seen, args...) }
 
-// file tells what loading the configuration found; had it found an error, there
+// file reports what loading the configuration found; had it found an error, there
 // would be no checks.
 func (d *doctor) file(cfg *config.Config) {
 	from := cfg.Path

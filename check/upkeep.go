@@ -13,10 +13,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// states are reasons that come and go with the relay, or that other checks tell.
+// states are reasons that come and go with the relay, or that other checks report.
 var states = []string{fault.ReasonBeforeSlotUnknown, fault.ReasonSlotMissing, fault.ReasonSlotLost, fault.ReasonSlotMoved, fault.ReasonSlotBehind, fault.ReasonDeadLettersFull}
 
-// upkeep tells what keeps the delivered rows of a table from going, or from being marked.
+// upkeep finds what keeps the delivered rows of a table from being removed or marked.
 func (d *doctor) upkeep(ctx context.Context) {
 	all, cfg := d.cfg.Retention()
 	policies, _ := retention.Tables(all, "")

@@ -21,7 +21,7 @@ type Record struct {
 	Relay       string // version that wrote it
 
 	// End is after every transaction that is delivered whole. No position beyond
-	// the End of a committed record is told to the server, so a slot that is ahead of
+	// the End of a committed record is confirmed, so a slot that is ahead of
 	// it was moved by somebody else.
 	End wal.LSN
 
@@ -142,7 +142,7 @@ func ParseRecord(value []byte) (Record, error) {
 	case r.End == 0:
 		return Record{}, errors.New("read checkpoint: end_lsn is zero")
 	case r.Part.Commit == 0 && r.Part != (Part{}), r.Part.Commit != 0 && (r.Part.Rows == 0 || r.Part.Commit < r.End):
-		return Record{}, fmt.Errorf("read checkpoint: part of %d rows committing at %s beside end_lsn %s makes no sense", r.Part.Rows, r.Part.Commit, r.End)
+		return Record{}, fmt.Errorf("read checkpoint: a part of %d rows that commit at %s contradicts end_lsn %s", r.Part.Rows, r.Part.Commit, r.End)
 	}
 	return r, nil
 }

@@ -43,9 +43,9 @@ func TestRecord_RefusesWhatItCannotRead(t *testing.T) {
 		`{"v":1,"system_id":"1","slot":"s"}`: "end_lsn",
 		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/0"}`:                                        "zero",
 		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"x"}`:                  "part_commit_lsn",
-		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/9"}`:                "no sense",
-		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/8","part_rows":1}`:  "no sense",
-		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_rows":1}`:                          "no sense",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/9"}`:                "contradicts",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/8","part_rows":1}`:  "contradicts",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_rows":1}`:                          "contradicts",
 		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/9","part_rows":-1}`: "checkpoint",
 	} {
 		if r, err := ParseRecord([]byte(value)); err == nil || !strings.Contains(err.Error(), mention) {

@@ -56,9 +56,9 @@ const maxUnreported = 256
 
 type tracked struct {
 	Entry
-	done    bool
-	partial wal.LSN // confirmable although the entry is not done; zero: nothing
-	behind  Commit  // of the first row after partial
+	done      bool
+	partial   wal.LSN // confirmable although the entry is not done; zero: nothing
+	remaining Commit  // of the first row after partial
 }
 
 // Ticket is one entry in flight.
@@ -79,7 +79,7 @@ func New(start wal.LSN, limit int) *Tracker {
 	return t
 }
 
-// Track admits an entry, or says that the window is full. An entry larger than
+// Track admits an entry, or reports that the window is full. An entry larger than
 // the whole window is admitted alone. An entry without rows is done at once, needs
 // no room, and its ticket is void.
 func (t *Tracker) Track(e Entry) (Ticket, bool) {
@@ -118,9 +118,9 @@ func (k Ticket) Done() {
 
 // Partial reports that every row of the entry which commits before through is
 // acknowledged, while a later one may never be. through is the end of a
-// transaction that lies wholly in the entry or before it; behind is the commit of the
+// transaction that lies wholly in the entry or before it; next is the commit of the
 // first row that is left.
-func (k Ticket) Partial(through wal.LSN, behind Commit) {
+func (k Ticket) Partial(through wal.LSN, next Commit) {
 	t := k.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (k Ticket) Partial(through wal.LSN, behind Commit) {
 		return
 	}
 	if through > s.partial {
-		s.partial, s.behind = through, behind
+		s.partial, s.remaining = through, next
 	}
 	if k.seq == t.first {
 		t.confirmPart(s)
@@ -141,7 +141,7 @@ func (t *Tracker) confirmPart(head *tracked) {
 	if t.confirm(head.partial) {
 		t.open = 0
 		t.awaitReport(head.First)
-		head.First = head.behind
+		head.First = head.remaining
 	}
 }
 

@@ -310,7 +310,7 @@ func TestTracker_CountsTheDoneRowsOfAnOpenTransaction(t *testing.T) {
 		open(1, 110, 0)
 	}
 	open(3, 120, 1)
-	open(4, 120, 4) // begins behind the same commit
+	open(4, 120, 4) // begins after the same commit
 	k := track(t, tr, 2, 130)
 	if s := tr.Stats(); s.Done != 5 || s.Rows != 2 {
 		t.Errorf("five rows of an open transaction are done, two of another are not: %+v", s)

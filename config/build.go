@@ -65,7 +65,7 @@ func (c *Config) HTTP() admin.Config {
 	return out
 }
 
-// Console says whether there is one, and how long it keeps figures.
+// Console reports whether there is one, and how long it keeps figures.
 func (c *Config) Console() (enabled bool, history time.Duration) {
 	of := &c.settings.HTTP.Console
 	return of.Enabled && c.settings.HTTP.Listen != "", time.Duration(of.History)

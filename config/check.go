@@ -146,7 +146,7 @@ func (l *loader) checkDSN(path string, url dsn) (parts dsnParts, ok bool) {
 	return parts, true
 }
 
-// checkSecret wants at most one source, and a file that can be read now.
+// checkSecret requires at most one source, and a file that can be read now.
 func (l *loader) checkSecret(path string, value secret, file string, command []string) {
 	var given []string
 	for _, source := range []struct {
@@ -330,7 +330,7 @@ func (l *loader) checkHTTP() {
 	}
 }
 
-// splitHostPort wants both parts, the host possibly empty, the port a number.
+// splitHostPort requires both parts, the host possibly empty, the port a number.
 func splitHostPort(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

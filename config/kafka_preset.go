@@ -60,7 +60,7 @@ func (l *loader) applyKafkaPreset() {
 	}
 }
 
-// warnOfPreset tells of a value that takes the preset's protection away: whoever
+// warnOfPreset warns of a value that takes the preset's protection away: whoever
 // keeps a full file and adds the preset to it sets them without meaning to.
 func (l *loader) warnOfPreset(name string, p pair) {
 	if !slices.Contains([]string{"kafka.tls.enabled", "kafka.sasl.mechanism"}, p.Name) {
@@ -79,7 +79,7 @@ func (l *loader) warnOfPreset(name string, p pair) {
 	}
 }
 
-// checkKafkaPreset wants what a preset cannot know.
+// checkKafkaPreset requires what a preset cannot know.
 func (l *loader) checkKafkaPreset() {
 	k := &l.cfg.settings.Kafka
 	if k.Preset != "aiven" || k.SASL.Mechanism != "" || !k.TLS.Enabled {

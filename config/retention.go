@@ -263,7 +263,7 @@ func (l *loader) checkArchive(path string, table int, r *retentionSettings) {
 	}
 }
 
-// checkProof wants what tells delivered rows from others.
+// checkProof requires what tells delivered rows from others.
 func (l *loader) checkProof() {
 	r := &l.cfg.settings.Relay
 	if relay.Guarantee(r.Guarantee) != relay.ExactlyOnce && !r.DetectMovedSlot {

@@ -32,7 +32,7 @@ func readSecret(readFile func(string) ([]byte, error), path string) (string, err
 	return text, nil
 }
 
-// checkCommand wants a program that can be started now, as checkSecret wants a file
+// checkCommand requires a program that can be started now, as checkSecret requires a file
 // that can be read.
 func (l *loader) checkCommand(path string, command []string) {
 	if len(command) == 0 || l.unread {

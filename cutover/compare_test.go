@@ -158,7 +158,7 @@ func TestCutover_SkipsWhatThePublisherHadSent(t *testing.T) {
 					s.cancelledAt(t, options, step)
 				}
 				text := s.must(t, options)
-				if step == "" && !all(text, []string{"11 rows in the topics already, and left out", "3 rows in the topics already, ahead of older rows", "1 record with the id of a row and another key"}) {
+				if step == "" && !all(text, []string{"11 rows in the topics already, and left out", "3 rows in the topics already, before older rows", "1 record with the id of a row and another key"}) {
 					t.Errorf("it says\n%s", text)
 				}
 				s.onceInOrder(t)

@@ -56,7 +56,7 @@ func (w *work) finalName() string {
 
 func (w *work) planned(next step) string {
 	t := w.state.temporary.Name
-	rest := fmt.Sprintf("have a trigger mark new rows as published, wait until the publisher has sent the rest and %s longer, then make %s where the trigger begins", w.Options.Settle, w.finalName())
+	rest := fmt.Sprintf("have a trigger mark new rows as published, wait until the publisher has sent the rest and %s longer, then make %s at the position where the trigger begins", w.Options.Settle, w.finalName())
 	switch next {
 	case begin:
 		return fmt.Sprintf("make slot %q, %s", t, rest)

@@ -60,7 +60,7 @@ type Entry struct {
 
 	sum   digest   // of the record
 	found likeness // of its row, once it was restored
-	keyed bool     // its key tells rows apart, see keyTells; known with found
+	keyed bool     // its key distinguishes rows, see keyTells; known with found
 }
 
 // unproven reports whether neither key nor value of a restored letter shows that the row is the

@@ -14,7 +14,7 @@ type digest [sha256.Size]byte
 // absent is the length of what is not there, as in Kafka's protocol.
 const absent = -1
 
-// Digest tells tasks apart: which letters they have, with what in them, in which order.
+// Digest distinguishes tasks: which letters they have, with what in them, in which order.
 func Digest(tasks []Task) [sha256.Size]byte {
 	h := sha256.New()
 	for i := range tasks {

@@ -9,7 +9,7 @@
 // and position of the row and the record's number among the row's records identify the record
 // (ID). A crash may write a letter twice.
 //
-// A marker says that letters were re-driven or discarded. It has the key of the letters and lies
+// A marker records that letters were re-driven or discarded. It has the key of the letters and lies
 // after them in the same partition. Both carry a group: a hash of topic and key, or of the
 // letter alone if it has no key to keep in order. A marker names the offsets that its writer had
 // read, so it never covers a letter that arrived meanwhile. A letter after a marker counts as

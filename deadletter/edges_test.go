@@ -109,7 +109,7 @@ func TestDigest_TellsRecordsApart(t *testing.T) {
 	}
 }
 
-// A second reading finds the letters that are asked for, and what became of them meanwhile.
+// A second reading finds the letters that are asked for, and what happened to them meanwhile.
 func TestFilling_SeesWhatIsDoneWithSinceTheFirstReading(t *testing.T) {
 	l := newLog(Filter{})
 	l.letter(0x10, "a")
@@ -142,7 +142,7 @@ func TestParse_CountsFromZero(t *testing.T) {
 	}
 }
 
-// A letter of a key waits for ever, and those behind it are discarded one after the other.
+// A letter of a key waits for ever, and those after it are discarded one after the other.
 // Each marker covers what the one before did.
 func TestSpan_RemembersWhatIsCoveredOnce(t *testing.T) {
 	s := span{first: 0, last: 1000}

@@ -77,7 +77,7 @@ func Hints(b *Backlog, f *Filter, source string, done bool) (hints []string) {
 	return hints
 }
 
-// elsewhere says that letters match in all but their source, and names the sources.
+// elsewhere names the sources of letters that match in all but their source.
 func elsewhere(there []*Entry) string {
 	var sources []string
 	for _, e := range there {
@@ -105,7 +105,7 @@ func listed(values []string) string {
 // mostValues bounds what a hint lists.
 const mostValues = 10
 
-// others says what would match instead of the criterion's value.
+// others returns what would match instead of the criterion's value.
 func others(b *Backlog, c *criterion, there []*Entry) string {
 	if done := slices.DeleteFunc(slices.Clone(b.Entries), func(e *Entry) bool { return e.Done == "" || !c.selects(e) }); len(done) > 0 {
 		return wording.Count(len(done), "dead letter") + " re-driven or discarded before would"

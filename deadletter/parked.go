@@ -14,7 +14,7 @@ import (
 // row blocks.
 const MaxParked = 100_000
 
-// ErrFull says that no further key can be parked.
+// ErrFull means that no further key can be parked.
 var ErrFull = errors.New("too many keys are parked; list the dead letters with `cdc-relay deadletter list`, fix the cause, and send them with `cdc-relay deadletter redrive --all --yes`")
 
 // Parked is the set of keys of one source whose rows go to the dead-letter topic. Its methods may
@@ -221,7 +221,7 @@ func (p *Parked) of(source string) parkedKeys {
 	return p.others[source]
 }
 
-// Err says that the topic holds more keys than fit.
+// Err is an error where the topic holds more keys than fit.
 func (p *Parked) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

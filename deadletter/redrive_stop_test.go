@@ -128,11 +128,11 @@ func TestRedriver_StopsInTheMiddleAndTellsWhere(t *testing.T) {
 			pass(stopGrace / 2)
 			r.ack(1)
 		}, "the lock is lost at no letter, 0 unsure, 2 pieces", "0/10 marker 0/20 0/30 0/40 marker"},
-		{"the brokers are away", func(r *running) {
+		{"the brokers are unreachable", func(r *running) {
 			r.sink.SetReachable(errors.New("dial: refused"))
 			pass(mostAway + time.Second/2)
 		}, "dial: refused at 0/20, 3 unsure, 2 pieces", "0/10 marker"},
-		{"the brokers are away for a moment", func(r *running) {
+		{"the brokers are unreachable for a moment", func(r *running) {
 			for range 3 {
 				r.sink.SetReachable(errors.New("dial: refused"))
 				pass(mostAway / 2)

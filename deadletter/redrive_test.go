@@ -250,7 +250,7 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 	}
 }
 
-// A fail-over that lost the tail of the WAL: rows at 900 exist in Kafka alone, and the new
+// A failover that lost the tail of the WAL: rows at 900 exist in Kafka alone, and the new
 // timeline begins at 800 and writes other rows to the same positions.
 func TestBacklog_TellsTimelinesApart(t *testing.T) {
 	group := KeyGroup("orders", []byte("a"))

@@ -23,7 +23,7 @@ func hashOf(value []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// likeness says whether the row that has the letter's event id now is unchanged since the letter
+// likeness reports whether the row that has the letter's event id now is unchanged since the letter
 // was written.
 type likeness byte
 

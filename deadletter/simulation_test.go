@@ -198,7 +198,7 @@ func (w *world) checkOrder() {
 		seen[e] = true
 		key := fmt.Sprintf("%s %t %s", e.source, e.late, e.want.Key)
 		if last := highest[key]; last != nil && e.id.Compare(last.id) < 0 {
-			w.fault("%s came behind %s (%s)", e, last, l.by)
+			w.fault("%s came after %s (%s)", e, last, l.by)
 		}
 		highest[key] = e
 	}

@@ -254,7 +254,7 @@ func (p *pipe) follow(most int) {
 	}
 }
 
-// step reads the next row and sends what becomes of its records.
+// step reads the next row and sends what happens to its records.
 func (p *pipe) step() {
 	if p.at == len(p.rows) {
 		return
@@ -522,7 +522,7 @@ func (o *operator) restore(_ context.Context, l *Letter) (Restored, error) {
 	return Restored{}, errors.New("no such row")
 }
 
-// redrive runs the operator over what the filter selects, and returns what became of it.
+// redrive runs the operator over what the filter selects, and returns what happened to it.
 func (o *operator) redrive(filter Filter, discard, wholeKey bool) (outcomes []Outcome, killed bool) {
 	defer func() {
 		if failure := recover(); failure != nil {

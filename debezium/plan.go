@@ -127,7 +127,7 @@ func (p *plan) makeKey(name func(string) string) {
 	}
 }
 
-// leavesOut tells why a column is kept from the records.
+// leavesOut explains why a column is kept from the records.
 func (d *connector) leavesOut(rel *wal.Relation, column string) string {
 	full := rel.Qualified() + "." + column
 	switch {

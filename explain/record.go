@@ -65,7 +65,7 @@ type Record struct {
 }
 
 // Value is the value of a record. One that is not to be shown is left out of
-// JSON: null would say that it is a tombstone.
+// JSON: null would mean a tombstone.
 type Value struct {
 	data   *blob
 	Hidden bool

@@ -8,7 +8,7 @@ import (
 // ErrNoTransaction is for a claim in what is no transaction: it would commit without the work.
 var ErrNoTransaction = errors.New("claim keys: this is no transaction; begin one, and give that")
 
-// ErrNoKey is for an event without a key: nothing tells whether it was handled before.
+// ErrNoKey is for an event without a key: nothing shows whether it was handled before.
 var ErrNoKey = errors.New("the event has no key; cdc-relay sends each record with the header id")
 
 // TableError is what the server said to a statement of an Inbox. The transaction is aborted: roll

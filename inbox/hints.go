@@ -12,10 +12,10 @@ import (
 // that they have seen is looked up, and counts as a duplicate where it is there; every other key is
 // claimed.
 type Hints interface {
-	// Seen tells, by place in keys, which were given to Add. An error counts as none.
+	// Seen reports, by place in keys, which were given to Add. An error counts as none.
 	Seen(ctx context.Context, keys []Key) ([]bool, error)
 
-	// Add is told keys when their claims are committed.
+	// Add gets keys when their claims are committed.
 	Add(ctx context.Context, keys []Key) error
 }
 
@@ -59,7 +59,7 @@ func (h *hints) call(ctx context.Context, f func(context.Context) error) error {
 	return err
 }
 
-// hinted tells which keys are claimed for certain: hints have seen them, and the table has them.
+// hinted returns which keys are claimed for certain: hints have seen them, and the table has them.
 // It is nil where nothing is known.
 func (b *Inbox) hinted(ctx context.Context, tx Tx, keys []Key) ([]bool, error) {
 	if b.hints == nil {

@@ -113,7 +113,7 @@ func (b *Inbox) Once(ctx context.Context, tx Tx, key Key, f func(context.Context
 }
 
 // OnceIn runs Once in a transaction of its own, and commits it. On an error nothing was done, but
-// where the error is one of the commit: then the next delivery of the event tells.
+// where the error is one of the commit: then the next delivery of the event shows it.
 func (b *Inbox) OnceIn(ctx context.Context, db *sql.DB, key Key, f func(context.Context, *sql.Tx) error) (Outcome, error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -215,7 +215,7 @@ func (b *Inbox) take(ctx context.Context, tx Tx, keys []Key, got map[string]bool
 	return nil
 }
 
-// Known tells, by place in keys, which are claimed, and claims none. It waits for no transaction
+// Known reports, by place in keys, which are claimed, and claims none. It waits for no transaction
 // that has not ended, so a key that is not known may be another's already: claim it.
 func (b *Inbox) Known(ctx context.Context, tx Tx, keys []Key) ([]bool, error) {
 	if tx == nil {

@@ -15,7 +15,7 @@ import (
 // Now is the value that is the time of marking.
 const Now = "now"
 
-// Policy is which column of one table says that a row is delivered.
+// Policy is which column of one table marks delivered rows.
 type Policy struct {
 	upkeep.Target
 	Column    string // empty: rows get no mark
@@ -47,7 +47,7 @@ func (p *Policy) setting(columns []maintenance.Column) (setting, error) {
 			return setting{}, p.Mistake("value", "allowed for a timestamp: now", "column %q of table %s is %s, and takes no %q", p.Column, p.Table, c.Type, p.Value)
 		}
 		if c.NotNull {
-			return setting{}, p.Mistake("column", "allow NULL in it, which says that a row is not published", "column %q of table %s is NOT NULL: nothing tells a row without a mark", p.Column, p.Table)
+			return setting{}, p.Mistake("column", "allow NULL in it: NULL marks a row that is not published", "column %q of table %s is NOT NULL: a row without a mark cannot be told from others", p.Column, p.Table)
 		}
 		return setting{quoted + " IS NULL", quoted + " = " + upkeep.Now(c)}, nil
 	case flag:

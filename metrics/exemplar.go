@@ -37,7 +37,7 @@ func (m *Metrics) exemplar(now time.Time, records []record.Record) (of *wal.Txn,
 
 // traceOf reads a traceparent: the trace that it names, and whether that is recorded.
 func traceOf(parent string) (trace string, sampled bool) {
-	// 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01; later versions may go on behind it
+	// 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01; later versions may go on after it
 	if len(parent) < 55 || len(parent) > 55 && (parent[55] != '-' || parent[:2] == "00") || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
 		return "", false
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrNoTransaction is for a Write into what is no transaction, as the event could commit
-// without the change that it tells of.
+// without the change that it announces.
 var ErrNoTransaction = errors.New("write events: this is no transaction; begin one, and give that")
 
 // EventError is an event that was not written, because the relay could not send it or the

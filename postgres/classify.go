@@ -129,7 +129,7 @@ func verdictOfServer(pg *pgconn.PgError) verdict {
 	return v
 }
 
-// switchState tells apart the states that several failures share. The source
+// switchState distinguishes the states that several failures share. The source
 // file of the server's error is asked first: messages are translated by
 // lc_messages, which an ordinary role cannot pin; files are not.
 func switchState(pg *pgconn.PgError) verdict {
@@ -266,8 +266,8 @@ func verdictOfNetwork(err error) verdict {
 	return verdict{kind: fault.KindRefused, reason: fault.ReasonServerError}
 }
 
-// withDetail adds the server's detail and context, which tell the cause where
-// the message tells only the effect. The detail of a constraint violation would
+// withDetail adds the server's detail and context, which have the cause where
+// the message has only the effect. The detail of a constraint violation would
 // quote a row; none of our statements can violate one.
 func withDetail(err error) error {
 	var pg *pgconn.PgError

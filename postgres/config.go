@@ -27,7 +27,7 @@ type Config struct {
 	Slot        string
 	Publication string
 
-	// Shard tells of which part of the rows Slot and Publication are.
+	// Shard is the part of the rows that Slot and Publication have.
 	Shard Shard
 
 	// Tables are the configured outbox tables. Relation.Table indexes this slice.

@@ -21,7 +21,7 @@ const (
 
 	hintNoPassword = "set postgres.password_file (or postgres.password, the URL's password, PGPASSWORD, ~/.pgpass)"
 	hintPassword   = "no server was asked: run postgres.password_command by hand as the relay's user, or look at postgres.password_file"
-	hintSilent     = "is PostgreSQL at this address? Whatever is there took the connection and says nothing: correct postgres.url, or look at the server"
+	hintSilent     = "is PostgreSQL at this address? Something accepted the connection and does not answer: correct postgres.url, or look at the server"
 	hintOther      = "PostgreSQL is expected there: correct host and port in postgres.url"
 	hintToken      = "the server was not asked: give the relay's host credentials that may sign in to the database"
 )

@@ -32,7 +32,7 @@ func CheckNames(cfg Config) error {
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// CheckSlotName tells whether the server would take name. It is stricter than
+// CheckSlotName reports whether the server would take name. It is stricter than
 // quoting: pglogrepl puts slot names into commands as they are.
 func CheckSlotName(name string) error {
 	if slotName.MatchString(name) {

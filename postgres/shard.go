@@ -23,7 +23,7 @@ type Shard struct {
 	// common. One slot alone has them as they are, others with a suffix.
 	Slot, Publication string
 
-	// Key tells which column makes the record's key. Needed with several shards.
+	// Key returns the column that makes the record's key. Needed with several shards.
 	Key func(*wal.Relation) (column string, err error)
 }
 

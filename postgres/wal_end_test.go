@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
-// Right after a segment switch the insert position lies behind the header of a page that
+// Right after a segment switch the insert position lies after the header of a page that
 // is not written, and a quiet server never flushes that far.
 func TestWALInserted_IsReachedByAQuietServerAfterASegmentSwitch(t *testing.T) {
 	t.Parallel()

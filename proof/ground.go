@@ -102,7 +102,7 @@ func (c *Config) unknown(slot string, err error) error {
 	return pause(fault.ReasonBeforeSlotUnknown, subject(slot), "send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)", "whether rows from before it are delivered is not known: %w", err)
 }
 
-// Before says why nothing is known of the rows before a slot; nil: they are delivered.
+// Before explains why nothing is known of the rows before a slot; nil: they are delivered.
 func (c *Config) Before(kept *Kept, slot string, confirmed wal.LSN) error {
 	rec, found := kept.Before[slot]
 	switch {

@@ -44,7 +44,7 @@ const (
 //
 // The lock takes the place of naming rows. Whoever wrote into the partition has ended, and its
 // commit record is in the WAL; so all rows, seen or not, end at or before the insert position that
-// is read behind the lock. Nobody adds one until the partition is gone. The first wait, without
+// is read after the lock. Nobody adds one until the partition is gone. The first wait, without
 // the lock, keeps writers from waiting for a relay that is behind.
 func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 	if err := p.cfg.skips(); err != nil {
@@ -61,7 +61,7 @@ func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 	if err := s.Lock(ctx); err != nil {
 		return false, err
 	}
-	if fence, err = s.Fence(ctx); err != nil { // behind the lock
+	if fence, err = s.Fence(ctx); err != nil { // after the lock
 		return false, err
 	}
 	short := *p
@@ -70,7 +70,7 @@ func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 	if err != nil {
 		return false, busy(err)
 	}
-	waiting, err := p.behind(ctx, s, slots)
+	waiting, err := p.kept(ctx, s, slots)
 	if err != nil {
 		return false, err
 	}

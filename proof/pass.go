@@ -118,7 +118,7 @@ func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	waiting, err := p.behind(ctx, s, slots)
+	waiting, err := p.kept(ctx, s, slots)
 	if err != nil {
 		return out, err
 	}
@@ -131,9 +131,9 @@ func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
 	return out, err
 }
 
-// behind reads what the brokers keep, after the slots: a relay at work moves the checkpoint topic
+// kept reads what the brokers keep, after the slots: a relay at work moves the checkpoint topic
 // first, and a letter is acknowledged before a slot passes its row.
-func (p *Prover) behind(ctx context.Context, s Looker, slots []Slot) (Waiting, error) {
+func (p *Prover) kept(ctx context.Context, s Looker, slots []Slot) (Waiting, error) {
 	kept, err := p.records.Kept(ctx, slots)
 	if err != nil {
 		return Waiting{}, err
@@ -154,7 +154,7 @@ type Looker interface {
 	Slots(ctx context.Context, names []string) ([]Slot, error)
 }
 
-// Ready tells why passes would do nothing, as far as that does not depend on the rows; nil when
+// Ready explains why passes would do nothing, as far as that does not depend on the rows; nil when
 // nothing is in the way. It waits for no slot.
 func (p *Prover) Ready(ctx context.Context, s Looker) error {
 	if err := p.cfg.skips(); err != nil {
@@ -168,7 +168,7 @@ func (p *Prover) Ready(ctx context.Context, s Looker) error {
 	if _, err := slotsUsable(names, slots, 0); err != nil {
 		return err
 	}
-	_, err = p.behind(ctx, s, slots)
+	_, err = p.kept(ctx, s, slots)
 	return err
 }
 

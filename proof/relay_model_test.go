@@ -309,7 +309,7 @@ func (w *world) failOver() {
 	if n := len(w.records); n > 0 && w.chance(50) {
 		keep = max(w.forked, min(keep, w.records[max(0, n-1-w.random.IntN(6))].end))
 	}
-	w.say("fail-over at %s", endPosition(keep))
+	w.say("failover at %s", endPosition(keep))
 	w.crash(keep)
 	w.line.Forks = append(slices.Clip(w.line.Forks), wal.Fork{Timeline: w.line.Timeline, At: endPosition(w.inserted)})
 	w.line.Timeline++

@@ -21,7 +21,7 @@ type world struct {
 	// The server. Positions are counted in bytes of records.
 	inserted, flushed, async uint64 // async: behind the newest commit that did not wait for the disk
 	records                  []record
-	connections              int // number of the crash or fail-over since which they live
+	connections              int // number of the crash or failover since which they live
 	line                     wal.Origin
 	forked                   uint64 // where the newest timeline begins
 

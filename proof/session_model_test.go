@@ -94,7 +94,7 @@ func (w *world) while(most int) {
 	}
 }
 
-// live lets the world go on, and says whether the connection outlived that.
+// live lets the world go on, and reports whether the connection outlived that.
 func (c *connection) live(most int) error {
 	c.w.while(most)
 	if c.w.bug.keepsBatch {

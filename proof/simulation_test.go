@@ -273,7 +273,7 @@ func (w *world) broken(s *slot) bool {
 	return !s.exists || s.lost || !known || s.confirmed > limit || !found || !before.Before.Known() || left && fork.At < before.Point
 }
 
-// due says whether rows are left that nothing holds.
+// due reports whether rows are left that nothing holds.
 func (w *world) due() bool {
 	waiting := w.waiting()
 	for _, v := range w.heap {

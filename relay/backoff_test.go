@@ -203,7 +203,7 @@ func TestBackoff_AnOldSignDoesNotCutAPauseShort(t *testing.T) {
 	})
 }
 
-// A server that stops is let go of quickly when the brokers are away, and given time
+// A server that stops is let go of quickly when the brokers are unreachable, and given time
 // for what is under way when they are there.
 func TestProbe_KeepsAStoppingServerWaitingOnlyForBrokersThatAreThere(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -58,7 +58,7 @@ func watchRelay(t *testing.T, cfg Config, server *fakeServer, to sink.Sink, p Pr
 	return w
 }
 
-// steady wants the relay to be shown as blocked at every moment of a while.
+// steady requires the relay to be shown as blocked at every moment of a while.
 func (w *watched) steady(t *testing.T, reason string, d time.Duration) {
 	t.Helper()
 	var since time.Time

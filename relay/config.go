@@ -90,7 +90,7 @@ type Config struct {
 	// ProbeInterval is how often slot and publication are looked at. Defaults to 5s.
 	ProbeInterval time.Duration
 
-	// Delivered, when set, tells that a row is known to be in Kafka already: it is
+	// Delivered, when set, reports whether a row is known to be in Kafka already: then it is
 	// confirmed without being sent. It is asked in the order of the stream by one
 	// goroutine, and again for rows that a later session shows again.
 	//
@@ -181,7 +181,7 @@ func (c *Config) handover() time.Duration {
 // transaction: a checkpoint inside a transaction names a row by its number.
 const countingRules = 1
 
-// shapeOf tells configurations, and versions of the relay, apart that number rows of a
+// shapeOf distinguishes configurations, and versions of the relay, that number rows of a
 // transaction differently.
 func shapeOf(c *postgres.Config, rules int) string {
 	h := fnv.New64a()

@@ -416,7 +416,7 @@ func (w *onceWorld) park() {
 	}
 }
 
-// checkParked wants the first refused row of a key and all behind it among the letters, and
+// checkParked requires the first refused row of a key and all after it among the letters, and
 // no other.
 func (w *onceWorld) checkParked(want map[string][]string, trouble map[string]int) {
 	w.t.Helper()
@@ -532,7 +532,7 @@ func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 	w.check(trouble)
 }
 
-// check wants every row once, in the order of its key.
+// check requires every row once, in the order of its key.
 func (w *onceWorld) check(trouble map[string]int) {
 	w.t.Helper()
 	w.s.mu.Lock()

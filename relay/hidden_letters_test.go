@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// hiding is a dead-letter topic whose end lies behind another pipeline's open transaction
+// hiding is a dead-letter topic whose end lies after another pipeline's open transaction
 // until it is freed.
 type hiding struct {
 	*reader

@@ -34,7 +34,7 @@ func (r *Relay) checkHistory(src Source) error {
 
 // slotGone says of a slot that is gone how far this process had confirmed it. The probe does
 // too, but looks later: a relay that exits when it is blocked has ended by then. Of shards
-// it may be another one's slot that is missing, and the error tells of all of them.
+// it may be another one's slot that is missing, and the error names all of them.
 func (r *Relay) slotGone(err error) error {
 	if r.known.Reported == 0 || r.cfg.Replication.Shard.Divided() || postgres.Reason(err) != fault.ReasonSlotMissing {
 		return err
@@ -50,7 +50,7 @@ func (s *session) slotTaken(snapshot *watch.Snapshot) error {
 	}
 	return &fault.Error{
 		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
-		Err: errors.New("another consumer has it and is ahead of this relay"),
+		Err: errors.New("another consumer streams from it and has confirmed more than this relay"),
 	}
 }
 

@@ -66,7 +66,7 @@ func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
 	}
 }
 
-// A failover lost the transaction that added a column. Rows without it come behind the
+// A failover lost the transaction that added a column. Rows without it come after the
 // position at which the relay had seen the column.
 func TestHistory_AFailoverTakesAColumnBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,7 @@ func message(at wal.LSN, row string) func() *wal.Batch {
 	}
 }
 
-// together puts a message in front of the transaction behind it.
+// together puts a message in front of the transaction after it.
 func together(at wal.LSN, text string, rows ...string) func() *wal.Batch {
 	return func() *wal.Batch {
 		b := several(fixed(at, at+10, 1, rows...))()

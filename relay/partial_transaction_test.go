@@ -83,7 +83,7 @@ func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 }
 
 // Another relay had the slot meanwhile, and may have sent the beginning once more: what
-// goes on behind it has to begin there too.
+// goes on after it has to begin there too.
 func TestRelay_SendsTheBeginningAgainWhereAnotherRelayStreamed(t *testing.T) {
 	for _, c := range []struct {
 		slot wal.LSN

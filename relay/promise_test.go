@@ -274,7 +274,7 @@ func TestIntent_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
 // What a change of the publication left out of the stream is in the table alone, and the position
 // is ahead of it: nobody may take the slot's rows for delivered.
 func TestRelay_ADriftTakesBackWhatIsKnownOfTheTable(t *testing.T) {
-	for name, away := range map[string]bool{"the brokers answer": false, "the brokers are away for a moment": true} {
+	for name, away := range map[string]bool{"the brokers answer": false, "the brokers are unreachable for a moment": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLedger()

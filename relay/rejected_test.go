@@ -614,7 +614,7 @@ func randomRefusals(t *testing.T, random *rand.Rand) {
 		case parked[key] && fresh:
 			t.Fatalf("%s of key %s was delivered although an earlier row of the key is a dead letter", value, key)
 		case fresh && strings.TrimPrefix(value, "bad") < newest[key]:
-			t.Fatalf("%s of key %s came behind %s", value, key, newest[key])
+			t.Fatalf("%s of key %s came after %s", value, key, newest[key])
 		case fresh:
 			newest[key] = strings.TrimPrefix(value, "bad") // one that the brokers happened to take after all
 		}

@@ -205,7 +205,7 @@ func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []func() kgo.Hook
 }
 
 // Run streams until ctx ends, or up to Config.Stream.Until, then drains, and returns nil when nothing was left
-// in flight. A *ConfigError, *RefusedError or *BlockedError says that a restart
+// in flight. A *ConfigError, *RefusedError or *BlockedError means that a restart
 // does not help; after every other error it may.
 func (r *Relay) Run(ctx context.Context) error {
 	deliveryCtx, cut := context.WithCancel(context.Background())
@@ -396,7 +396,7 @@ func (r *Relay) forgetServerBack() {
 // stopError is what Run returns once a stop was asked for.
 func (r *Relay) stopError(err error) error {
 	if late := r.drainBlocker.Load(); late != nil && errors.Is(err, ErrDrainCut) {
-		return fmt.Errorf("%w: relay.drain_timeout (%s) was over, %s", err, r.cfg.DrainTimeout, *late)
+		return fmt.Errorf("%w: relay.drain_timeout (%s) expired, %s", err, r.cfg.DrainTimeout, *late)
 	}
 	if errors.Is(err, ErrDrainCut) || errors.Is(err, errUnseen) {
 		return err

@@ -37,7 +37,7 @@ func (s repairing) Resume(ctx context.Context) {
 }
 
 // The slot is another relay's by the time that the sink is ready again: a record that failed
-// before is not sent then, or it lands behind newer ones.
+// before is not sent then, or it lands after newer ones.
 func TestRelay_SendsNothingWhenTheSlotIsLostWhileTheSinkIsRepaired(t *testing.T) {
 	for name, wakes := range map[string]bool{"the repair is waited for": true, "the wait ends": false} {
 		t.Run(name, func(t *testing.T) {

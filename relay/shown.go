@@ -20,7 +20,7 @@ func (r *Relay) show(s *session) {
 
 // BlockedFor is how long nothing more can be taken: the window is full, or Send
 // waits, for a topic's partitions to be loaded, and what was read since fills the
-// channel behind it. Then there is room in the window, and no way to use it.
+// channel that leads to it. Then there is room in the window, and no way to use it.
 func (s *session) BlockedFor(now time.Time) (full time.Duration, loading bool) {
 	full, is := s.Full.Ago(now)
 	if !is && len(s.intake.out) == cap(s.intake.out) {

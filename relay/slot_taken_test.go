@@ -17,7 +17,7 @@ import (
 var errBusy = &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "start", Err: errors.New("another relay has it")}
 
 // A relay that has the slot meanwhile comes to the same row, and may be gone after it sent
-// only a part of what lies before: who goes on behind what it delivered itself would leave
+// only a part of what lies before: who goes on after what it delivered itself would leave
 // the rest out behind that.
 func TestStandby_SendsTheBeginningAgainThatAnotherRelayMayHaveSent(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -69,7 +69,7 @@ func (p *pair) start(t *testing.T, n int) (stop func()) {
 }
 
 // The slot is free for the other relay at the moment in which the first one loses its
-// connection: nothing of the first may land behind what the second sends.
+// connection: nothing of the first may land after what the second sends.
 func TestStandby_SendsBehindWhatTheRelayBeforeItSent(t *testing.T) {
 	for name, slow := range map[string]struct {
 		answer  time.Duration
@@ -124,7 +124,7 @@ func check(t *testing.T, landed []landing, lost time.Time, when string, lands in
 				t.Errorf("%s: the second relay sent %s after the loss", when, l.at.Sub(lost))
 			}
 		case second > 0:
-			t.Errorf("%s: a record of the first relay landed behind one of the second", when)
+			t.Errorf("%s: a record of the first relay landed after one of the second", when)
 		default:
 			first++
 		}

@@ -118,7 +118,7 @@ func TestRelay_ADrainSaysThatThePublicationChanged(t *testing.T) {
 }
 
 // Who stands by gets the slot when the connection goes, also that of a relay which is
-// only delivering its last rows: those would land behind newer ones of their keys.
+// only delivering its last rows: those would land after newer ones of their keys.
 func TestRelay_DrainEndsWithTheSlot(t *testing.T) {
 	taken := &watch.Snapshot{Slot: catalog.SlotInfo{Active: true, Confirmed: 900}}
 	for name, lose := range map[string]func(*bench, *probe){
@@ -177,7 +177,7 @@ func TestRelay_DrainRetriesWhatMayHeal(t *testing.T) {
 }
 
 // A server that cannot be heard gives the slot away after wal_sender_timeout.
-// Records that are still on their way then would land behind the next holder's.
+// Records that are still on their way then would land after the next holder's.
 func TestRelay_DropsRecordsInFlightWhenTheServerIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{}
@@ -245,7 +245,7 @@ func TestRelay_DrainTimeoutCutsRowsInFlight(t *testing.T) {
 			if !errors.Is(err, ErrDrainCut) {
 				t.Fatalf("run: %v", err)
 			}
-			if text := err.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, "relay.drain_timeout (7s) was over") {
+			if text := err.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, "relay.drain_timeout (7s) expired") {
 				t.Errorf("run: %v", err)
 			}
 			if took := time.Since(began); took < 7*time.Second || took > 8*time.Second {

@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
-// The brokers refuse a row, and their answer comes behind the error of a later row that
+// The brokers refuse a row, and their answer comes after the error of a later row that
 // cannot be read. No session looked at the answer, so the row was never set aside, all
 // that lies before the other one was aborted at every start, and the message said how to
 // move the slot past that.
@@ -58,7 +58,7 @@ func TestBlocked_DeliversWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server, to := newServer(), new(sinktest.Recorder)
-				to.Delay(10 * time.Millisecond) // the answers come behind the error
+				to.Delay(10 * time.Millisecond) // the answers come after the error
 				to.Decide(func(r *record.Record) sinktest.Verdict {
 					if string(r.Key) == "bad" {
 						return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("too large"))

@@ -157,8 +157,8 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 }
 
 // serverStops ends the session of a server that has been shutting down for longer than grace.
-// The server waits for rows that Kafka does not take, and behind a full window the stream does
-// not see its requests.
+// The server waits for rows that Kafka does not take, and while the window is full the stream
+// does not see its requests.
 func (s *session) serverStops(err error, now time.Time, grace time.Duration) {
 	switch {
 	case postgres.Reason(err) != fault.ReasonServerShutdown:

@@ -269,8 +269,8 @@ func (s *Stream) confirmReleased(confirmed wal.LSN) error {
 }
 
 // discard reads to the server's CopyDone. The server sends what comes before it again to the next
-// session. discard pauses between reads as Run does: behind a full socket a server inside a large
-// transaction reads our messages sooner.
+// session. discard pauses between reads as Run does: a server inside a large transaction reads our
+// messages sooner when its socket is full.
 func (s *Stream) discard() error {
 	for {
 		kind, body, ok, err := s.frames.next()

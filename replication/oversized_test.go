@@ -85,7 +85,7 @@ func TestUndecodableRowNamesTheCommit(t *testing.T) {
 }
 
 // A server that cannot send a row lets go of the slot at once, in every session. So what lies
-// before the row is confirmed behind that, where nobody else has the slot.
+// before the row is confirmed after that, where nobody else has the slot.
 func TestUndecodableRowLeavesWhatIsBeforeItConfirmed(t *testing.T) {
 	failure := func(e *pgproto3.ErrorResponse) []byte {
 		e.Severity, e.SeverityUnlocalized = "ERROR", "ERROR"

@@ -317,8 +317,8 @@ func (s *Stream) flush(out chan<- *wal.Batch) error {
 }
 
 // offer waits for room in out. Not reading costs nothing: the server blocks, and still reads our
-// status messages. Not answering would cost the connection. A request of the server to stop lies
-// behind everything unread and is not seen here: whoever learns of it elsewhere calls Abort.
+// status messages. Not answering would cost the connection. A request of the server to stop comes
+// after everything unread and is not seen here: whoever learns of it elsewhere calls Abort.
 func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 	s.heard.Store(0)
 	// Counted from the last write and not from here: offers may all be short.

@@ -361,7 +361,7 @@ func TestPostgresIdleSlotFollowsTheTip(t *testing.T) {
 
 func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 	t.Parallel()
-	for name, confirm := range map[string]bool{"everything confirmed": true, "kafka is away": false} {
+	for name, confirm := range map[string]bool{"everything confirmed": true, "Kafka is unreachable": false} {
 		t.Run(name, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 			cfg := orders(t, db)

@@ -65,7 +65,7 @@ func (p *Policy) missing(all []maintenance.Partition, now time.Time, zoneless bo
 	return missing, ahead, nil
 }
 
-// following gives one span after the other behind the newest one.
+// following returns a function that gives the spans after the newest one, one after the other.
 func following(spans []span, now time.Time) func() span {
 	if len(spans) == 0 {
 		day := now.UTC().Truncate(24 * time.Hour)

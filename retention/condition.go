@@ -71,8 +71,8 @@ func wordSign(c byte) bool {
 	return c == '_' || c == '$' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
-// quoted is the length of a text in quotes, in which a quote is doubled, or with escapes
-// behind a backslash.
+// quoted is the length of a text in quotes, in which a quote is doubled, or with escapes that
+// begin with a backslash.
 func quoted(text string, quote byte, escapes bool) (int, error) {
 	for i := 1; i < len(text); i++ {
 		switch {

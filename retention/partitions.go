@@ -140,8 +140,8 @@ func (s *Service) makeAhead(ctx context.Context, session *maintenance.Root, f *f
 	return nil
 }
 
-// mostBusy is how many partitions may be held by others before a pass ends: writers have waited
-// behind each attempt.
+// mostBusy is how many partitions may be held by others before a pass ends: each attempt has made
+// writers wait.
 const mostBusy = 2
 
 func (s *Service) remove(ctx context.Context, session *maintenance.Root, f *found, root upkeep.Root, parts *upkeep.Partitions) (failed error) {

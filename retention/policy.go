@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
-// Then is what becomes of a row that is due.
+// Then is what happens to a row that is due.
 type Then string
 
 // The values of retention.then.

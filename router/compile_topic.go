@@ -126,7 +126,7 @@ func (c *compiler) presetTopic(s *preset.Shape) *template.Template {
 	return t
 }
 
-// tableTopic is the topic that the name of the table tells.
+// tableTopic is the topic that is made of the table's name.
 func (c *compiler) tableTopic(p *preset.Preset) *template.Template {
 	name, found := strings.CutPrefix(c.rel.Name, p.TablePrefix)
 	if !found {

@@ -46,7 +46,7 @@ type Connector interface {
 	// nothing.
 	Beat(b *record.Buffer, now time.Time) error
 
-	// Counts tells whether a row's records depend on the rows of its transaction that
+	// Counts reports whether a row's records depend on the rows of its transaction that
 	// were routed before.
 	Counts() bool
 }
@@ -60,7 +60,7 @@ type ConnectorPlan interface {
 	// Salvage gives what can be had of a row that Route refuses. It appends nothing.
 	Salvage(b *record.Buffer, row *wal.Row) record.Record
 
-	// ReadsAll tells whether records may show columns that the Explanation ignores.
+	// ReadsAll reports whether records may show columns that the Explanation ignores.
 	ReadsAll() bool
 }
 

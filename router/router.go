@@ -17,8 +17,8 @@ type Router struct {
 
 	connectors []Connector // of the mappings that have one, each once
 
-	// What has been compiled, the last one beside it: several tables behind one
-	// slot alternate.
+	// What has been compiled, and the last one used: several tables of one slot
+	// alternate.
 	last    *plan
 	plans   map[*wal.Relation]*plan
 	scratch []byte

@@ -110,7 +110,7 @@ func (t *topicPlan) remedy(b *record.Buffer, row *wal.Row, illegal error) string
 	}
 	if t.regex != nil {
 		if value, err := t.route.Bytes(b, row); err != nil || !t.regex.Match(value) {
-			return "topic_regex does not match the value, which is the topic then: have it match, and clean the name with filter topic"
+			return "topic_regex does not match the value, so the value itself is the topic: let topic_regex match it, and clean the name with the filter topic"
 		}
 	}
 	cleaned := &topicPlan{template: &template.Template{}, regex: t.regex, route: t.route}

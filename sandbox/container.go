@@ -21,7 +21,7 @@ type container struct {
 	url      string // PostgreSQL's, or the broker's address
 }
 
-// ErrNoEngine says that no container engine answers, so that none can be meant.
+// ErrNoEngine means that no container engine answers, so that none can be meant.
 var ErrNoEngine = errors.New("no container engine")
 
 // engine answers with ErrNoEngine when no container engine does.

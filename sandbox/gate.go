@@ -49,7 +49,7 @@ func (g *gate) isShut() bool {
 	return g.closed
 }
 
-// pass counts a new connection in, or says that the gate is shut.
+// pass counts a new connection in, or reports that the gate is shut.
 func (g *gate) pass(conn net.Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

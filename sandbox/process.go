@@ -123,7 +123,7 @@ func (g *guard) dismiss() {
 }
 
 // await waits until the server answers. It fails when the server ends before, or when ctx
-// does; the output tells why.
+// does; the output explains why.
 func (p *process) await(ctx context.Context, server string, every time.Duration, out fmt.Stringer, answers func(context.Context) error) error {
 	for {
 		err := answers(ctx)

@@ -51,7 +51,7 @@ func (b *before) unknown(ctx context.Context, slot string, point wal.LSN) error 
 	return nil
 }
 
-// begins says that the first position of a slot is written.
+// begins reports that the first position of a slot is written.
 func (b *before) begins(slot watch.SlotPosition) { b.begun = append(b.begun, slot) }
 
 // empty finds the tables without a row before the slots that begin.

@@ -160,7 +160,7 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 	return true
 }
 
-// refusal says why a relay would not stream from a slot that was made, and what to do.
+// refusal explains why a relay would not stream from a slot that was made, and what to do.
 func refusal(topic, slot string, err error) string {
 	const what = "slot %s is created, but `cdc-relay run` would refuse it: topic %s still has the checkpoint of an earlier slot of this name"
 	seen, next := advice.Split(err)

@@ -202,5 +202,5 @@ func publicationPart(settings postgres.Config, viaRoot bool, lists map[wal.Table
 }
 
 // administrator is the role that every server begins with; it is nobody's to
-// create. What other roles may do only a server could tell.
+// create. Only a server knows what other roles may do.
 const administrator = "postgres"

@@ -30,7 +30,7 @@ func shapeOf(mappings []router.Mapping, i int) string {
 // ConfiguredShape stands for the preset that the configuration names for a table.
 const ConfiguredShape = "configured"
 
-// MappedColumns tells which columns of a table its mapping reads.
+// MappedColumns are the columns of a table that its mapping reads.
 func MappedColumns(cfg relay.Config) (func(*wal.Relation) ([]string, error), error) {
 	routes, err := router.New(cfg.WithDefaults().Router)
 	if err != nil {

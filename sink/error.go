@@ -27,7 +27,7 @@ type Classified interface {
 	Classify(found error) *Error
 }
 
-// WhenUp tells what to do about brokers that are away, where nothing else was said.
+// WhenUp is the next step where brokers cannot be reached and the error has none.
 func WhenUp(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Class != Retry || e.Reason != fault.ReasonNetwork {

@@ -75,7 +75,7 @@ type Incidents interface {
 // because an earlier one failed. ErrClosed is that of a record the sink held
 // when it was closed.
 var (
-	ErrHalted = errors.New("held back behind a failed record")
+	ErrHalted = errors.New("held back after a failed record")
 	ErrClosed = errors.New("sink is closed")
 )
 

@@ -19,7 +19,7 @@ const matrixLines = 66
 // withoutTest is how many of them may have a reason instead.
 const withoutTest = 2
 
-// Every failure has a test that exists, or says why not; every kind of fault and
+// Every failure has a test that exists, or explains why not; every kind of fault and
 // every step that is named exists.
 func TestMatrix_EveryFailureHasATest(t *testing.T) {
 	tests, kinds := testNames(t), faultKinds(t)

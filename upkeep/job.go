@@ -65,7 +65,7 @@ func NewJob(s Session, limits *Limits, alone bool) *Job {
 	return &Job{Session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: batch, now: batch}}
 }
 
-// Run proves and acts until nothing is due. tell hears of each pass.
+// Run proves and acts until nothing is due. tell is called after each pass.
 func (j *Job) Run(ctx context.Context, prover *proof.Prover, tell func(Done)) (done Done, err error) {
 	began := time.Now()
 	for {

@@ -30,10 +30,10 @@ type Beside struct {
 	Open   func(context.Context) (Worker, error)
 }
 
-// Table names a table, and what becomes of its rows.
+// Table names a table, and what happens to its rows.
 type Table struct{ Name, Then string }
 
-// Loop works again and again while its process holds the slot. Whatever becomes of the work is
+// Loop works again and again while its process holds the slot. Whatever happens to the work is
 // shown and logged, and goes no further: rows that are not done are done later.
 type Loop struct {
 	plan  Beside
@@ -53,7 +53,7 @@ const (
 	logEvery   = 30 * time.Second // at most, while rows are done
 )
 
-// NewLoop makes a loop. holds tells whether the process holds the slot, and else why not.
+// NewLoop makes a loop. holds reports whether the process holds the slot, and else why not.
 func NewLoop(plan Beside, holds func() (bool, string), log zerolog.Logger) *Loop {
 	l := &Loop{plan: plan, holds: holds, log: log, done: make([]int, len(plan.Tables)), logged: make([]time.Time, len(plan.Tables))}
 	for _, t := range plan.Tables {

@@ -25,7 +25,7 @@ func TestLimits_BoundWhatIsProvenTogether(t *testing.T) {
 	}
 }
 
-// server is a table's connection. act says what becomes of a statement with n rows.
+// server is a table's connection. act says what happens to a statement with n rows.
 type server struct {
 	acted []int
 	act   func(n int) error

@@ -235,7 +235,7 @@ func (s *Service) OpenRoot(ctx context.Context, root Root, id Identity) (*mainte
 	return session, nil
 }
 
-// same wants a connection to be to the table that was looked at, and reads the forks as they are now.
+// same requires a connection to be to the table that was looked at, and reads the forks as they are now.
 func (s *Service) same(ctx context.Context, session *maintenance.Session, table wal.Table, oid uint32) error {
 	if session.OID() != oid {
 		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + table.String(), Err: errors.New("another one took its name just now")}

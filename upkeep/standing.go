@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// Slot is how far one is behind the end of the WAL. Nothing is done to rows behind its position.
+// Slot is how far a slot is behind the end of the WAL. Nothing is done to rows past its position.
 type Slot struct {
 	Name   string `json:"name"`
 	Behind uint64 `json:"bytes_behind"`

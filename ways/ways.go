@@ -28,7 +28,7 @@ type Facts struct {
 	KeepsPositions bool // the position is in the checkpoint topic, too
 }
 
-// Loss says whether a way gives rows up.
+// Loss reports whether a way gives rows up.
 type Loss string
 
 // What a way may cost.
@@ -49,7 +49,7 @@ type Way struct {
 	Stopped bool   `json:"stopped"` // the relay has to be stopped meanwhile
 }
 
-// Heals are the reasons that pass by themselves, or say that nothing has to be done.
+// Heals are the reasons that pass by themselves, or need nothing to be done.
 var Heals = []string{
 	"slot_in_use", "checkpoint_hidden", "transaction_ended", "commit_unknown", "refused_together", "topic_recreated", "dead_letters_hidden",
 	"records_hidden", "metadata_stale", "closed", "held_back", "interrupted", "overtaken", "out_of_order_sequence_number", "unknown_producer_id",

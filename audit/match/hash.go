@@ -108,7 +108,7 @@ func (h *Hasher) Content(key, value []byte, headers []record.Header) Content {
 	return c
 }
 
-// nullable tells a null from what is empty.
+// nullable distinguishes a null from what is empty.
 func (h *Hasher) nullable(b []byte) uint64 {
 	if b == nil {
 		return maphash.String(h.low, "null")

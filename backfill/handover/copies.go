@@ -225,7 +225,7 @@ func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (
 	return positions, nil
 }
 
-// begins reports whether a position is where a slot began: nothing was confirmed behind it.
+// begins reports whether a position is where a slot began: nothing was confirmed past it.
 func begins(began map[string][]byte, end wal.LSN) bool {
 	for _, value := range began {
 		if rec, err := checkpoint.ParseBeforeSlot(value); err == nil && rec.Point == end {

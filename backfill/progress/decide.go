@@ -74,7 +74,7 @@ func (s *State) Decide(restart bool) (Step, error) {
 	case s.Temporary.Active:
 		return "", Refuse(fmt.Errorf("somebody streams from %s", subject(s.Temporary.Name)), "another backfill is under way: wait until it has ended")
 	case s.Temporary.Err == nil && (finished && s.Temporary.Confirmed == p.Point || made > 0):
-		return Finish, nil // a copy is made behind the last acknowledgement
+		return Finish, nil // a copy is made after the last acknowledgement
 	case restart:
 		return Anew, nil
 	}

@@ -72,14 +72,14 @@ func TestDecide_FollowsFromWhatIsThere(t *testing.T) {
 // old are in the snapshot of the slot's creation.
 type server struct {
 	temporary, final bool
-	point            int // rows that commit behind it are in the slot
+	point            int // rows that commit after it are in the slot
 	rows             int // committed so far
 	progress         *Progress
 	sent             map[int]int
 	keeps            bool
 }
 
-// call is one invocation that ends behind so many steps.
+// call is one invocation that ends after so many steps.
 func (m *server) call(t *testing.T, rng *rand.Rand, budget int) (complete bool) {
 	spend := func() bool { budget--; return budget < 0 }
 	s := State{Temporary: Slot{Name: "s_backfill", Exists: m.temporary}, Final: []Slot{{Name: "s", Exists: m.final}}, Keeps: m.keeps, System: "7", Timeline: 1, Shapes: []string{"f"}, Total: true}

@@ -18,7 +18,7 @@ func RowsBefore(at wal.LSN) uint64 { return uint64(at) - 1 }
 type Track struct {
 	mu      sync.Mutex
 	place   Place   // everything up to here is acknowledged
-	flights []*Spot // behind it, in order; the first may be partly acknowledged
+	flights []*Spot // after it, in order; the first may be partly acknowledged
 }
 
 // Spot is where the rows of one batch are.
@@ -45,7 +45,7 @@ func (s *Spot) Add(values [][]byte) {
 // Last is the number of the last row.
 func (s *Spot) Last() uint64 { return s.First + uint64(len(s.ends)) - 1 }
 
-// Key tells rows apart by their values in an order's columns.
+// Key distinguishes rows by their values in an order's columns.
 func Key(values [][]byte) string {
 	var s Spot
 	s.Add(values)
@@ -105,8 +105,7 @@ func (t *Track) Now() Place {
 	return t.place
 }
 
-// At is the place behind so many rows. It lies at Now or behind it, and no further than what is
-// in flight.
+// At is the place after so many rows. It is Now or after it, and no further than what is in flight.
 func (t *Track) At(rows uint64) (Place, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +124,7 @@ func (t *Track) find(rows uint64) (Place, bool) {
 	return Place{}, false
 }
 
-// Confirm moves the place to behind so many rows.
+// Confirm moves the place past so many rows.
 func (t *Track) Confirm(rows uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

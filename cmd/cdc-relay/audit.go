@@ -56,7 +56,7 @@ records, rows whose dead letter waits) is no fault, and not proven.`,
 	f.StringVar(&o.Until, "until", "", "rows from before this `time`")
 	f.StringVar(&o.By, "by", "", "`column` with the time of a row (default: one with the time of creation by its name)")
 	f.StringSliceVar(&o.Order, "order", nil, "`columns` of the order of writing (default: a key that is drawn from a sequence, else the time of creation and the key)")
-	f.BoolVar(&o.ConcurrentWriters, "concurrent-writers", false, "transactions that write one key may overlap: records in another order than --order are then order_unclear, not out_of_order")
+	f.BoolVar(&o.ConcurrentWriters, "concurrent-writers", false, "writers of one key may overlap: a wrong order is then order_unclear, not out_of_order")
 	f.StringVar(&o.Sample, "sample", "", "one of N events (`1/N`), chosen by the hash of its id")
 	f.StringVar(&o.Expect, "expect", "", "once or at-least-once: whether a second record is a fault (default: with relay.guarantee: exactly_once)")
 	complete(cmd, "expect", []string{audit.Once, audit.AtLeastOnce})

@@ -117,7 +117,7 @@ func TestSetup_WritesWhereTheSlotBegins(t *testing.T) {
 	})
 }
 
-// What is written does not keep a relay from the rows behind it.
+// What is written does not keep a relay from the rows after it.
 func TestSetup_WhereTheSlotBeginsNothingIsLeftOut(t *testing.T) {
 	t.Parallel()
 	eachKeeper(t, func(t *testing.T, k *keeper) {

@@ -247,7 +247,7 @@ func changes(p *admin.Plan, d *deadLetters) string {
 	return fmt.Sprintf("%s waited then, with those of the same keys, and %d do now", wording.Count(p.Redrive.Letters, "dead letter"), now.Letters)
 }
 
-// watchedReport tells how far it came with each key.
+// watchedReport is how far it came with each key.
 type watchedReport struct {
 	*restore.Report
 	tell func(admin.Progress)

@@ -237,7 +237,7 @@ func brokersRefuse(err error) error {
 	return &advice.Refused{Err: err}
 }
 
-// there says that no letter is at the place that the command line names. Whatever else
+// there refuses a place of the command line that has no letter. Whatever else
 // matches nothing is no failure: what was to be re-driven may have been.
 func (l *letters) there() error {
 	f := &l.filter
@@ -445,7 +445,7 @@ func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched
 	return nil
 }
 
-// unmatched tells a filter that matches nothing from a topic that has nothing.
+// unmatched distinguishes a filter that matches nothing from a topic that has nothing.
 func unmatched(matched, all int) string {
 	if matched > 0 || all == 0 {
 		return ""

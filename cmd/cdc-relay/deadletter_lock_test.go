@@ -210,7 +210,7 @@ func TestRedrive_SaysHowFarItCame(t *testing.T) {
 	}
 }
 
-// holdProduce keeps the n-th produce request, and what comes behind it on its connection.
+// holdProduce keeps the n-th produce request, and what comes after it on its connection.
 func (l *life) holdProduce(n int) (arrived <-chan struct{}, release func()) {
 	seen, held, free := 0, make(chan struct{}), make(chan struct{})
 	cluster := l.brokers.Fake.Cluster()

@@ -81,7 +81,7 @@ waiting unless --whole-key discards them too.`,
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "really send them")
 	cmd.Flags().BoolVar(&o.discard, "discard", false, "send nothing; mark the selected letters as discarded")
 	cmd.Flags().BoolVar(&o.wholeKey, "whole-key", false, "with --discard: also the other waiting letters that redrive would send with them")
-	cmd.Flags().BoolVar(&o.withoutLock, "without-lock", false, "do not take the PostgreSQL lock that prevents a second redrive; make sure that no other redrive runs")
+	cmd.Flags().BoolVar(&o.withoutLock, "without-lock", false, "take no lock at PostgreSQL; make sure yourself that no other redrive runs")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
 }

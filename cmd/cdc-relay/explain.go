@@ -62,7 +62,7 @@ func (a *app) explain(ctx context.Context, cfg *config.Config, o explain.Options
 		return err
 	}
 	if failures == nil && slices.ContainsFunc(reports, func(r *explain.Table) bool { return r.Problem != "" }) {
-		return &quietError{exitRefused} // the report says why
+		return &quietError{exitRefused} // the report explains why
 	}
 	return failures
 }

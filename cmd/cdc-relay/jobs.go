@@ -44,7 +44,7 @@ func (d *daemon) status() status.Status {
 	return s
 }
 
-// holdsSlot tells whether this process streams from a slot of the configuration, or why not.
+// holdsSlot reports whether this process streams from a slot of the configuration, or why not.
 func (d *daemon) holdsSlot() (holds bool, why string) {
 	s := d.relay.Status()
 	all := s.Shards

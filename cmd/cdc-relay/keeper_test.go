@@ -130,7 +130,7 @@ func (k *keeper) move(t *testing.T, slot string) {
 	k.db.Exec(t, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())", slot)
 }
 
-// delivered wants so many records in all.
+// delivered requires so many records in all.
 func (k *keeper) delivered(t *testing.T, want int) {
 	t.Helper()
 	if n := len(k.brokers.Read(t, "order-events")); n != want {
@@ -159,7 +159,7 @@ func (k *keeper) held(t *testing.T) (ends []string, next int64) {
 	return ends, at.Offset
 }
 
-// untouched wants the checkpoint topic to end where it did.
+// untouched requires the checkpoint topic to end where it did.
 func (k *keeper) untouched(t *testing.T, before int64, otherwise string) {
 	t.Helper()
 	if _, after := k.held(t); after != before {

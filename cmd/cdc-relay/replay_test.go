@@ -35,12 +35,12 @@ func again(records []*kgo.Record) (values []string) {
 	return values
 }
 
-// A record never lands behind a newer one of its key, unless that was asked for.
+// A record never lands after a newer one of its key, unless that was asked for.
 func TestReplay_NeverReordersUnasked(t *testing.T) {
 	t.Parallel()
 	k := newDelivered(t, "15", 30)
 	invoke(t, k.env, "replay", "--where", "id <= 5").want(t, exitOK, "17 further rows of 5 keys newer", "")
-	invoke(t, k.env, "replay", "--where", "id <= 5", "--yes").want(t, exitRefused, "", "land behind newer ones")
+	invoke(t, k.env, "replay", "--where", "id <= 5", "--yes").want(t, exitRefused, "", "land after newer ones")
 	_, stop := k.start(t, nil)
 	k.await(t, "the relay has the slot", func() bool {
 		return harness.Query[bool](t, k.db, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", k.slot)

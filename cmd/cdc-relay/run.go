@@ -70,7 +70,7 @@ SIGABRT (start again).`,
 	return cmd
 }
 
-// checkRooms asks the packages for what the file alone cannot tell: whether regular
+// checkRooms asks the packages for what the file alone cannot show: whether regular
 // expressions compile, templates parse and certificates load. It touches no server.
 func checkRooms(cfg *config.Config) error {
 	_, err := relay.Open(cfg.Relay(), relay.Events{}, zerolog.Nop())

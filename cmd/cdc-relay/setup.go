@@ -50,7 +50,7 @@ relay's own topics before the slot, and no slot if run would refuse one of them.
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the SQL and touch nothing")
-	flags.BoolVar(&f.acceptGap, "accept-gap", false, "discard a stored checkpoint that does not match the slot: run then starts at the slot's position, and rows between the two are skipped or repeated")
+	flags.BoolVar(&f.acceptGap, "accept-gap", false, "have run start at the slot's position, although the stored checkpoint differs: rows between the two are skipped or repeated")
 	flags.StringVar(&f.beforeSlot, "before-slot", "", "delivered: record in the checkpoint topic that the rows from before the slots are delivered, or need no delivery; retention relies on it")
 	complete(cmd, "before-slot", []string{"delivered"})
 	flags.IntVar(&f.reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; start it while the relay runs")

@@ -75,7 +75,7 @@ consumer's database; --role grants the consumer's role the rights that it needs.
 	f.BoolVar(&o.WithoutRole, "without-role", false, "leave out role and grants, for migrations that may not create roles")
 	f.IntVar(&o.Major, "postgres-version", 0, "major version of the server, such as 17, where the slot's statement depends on it")
 	f.IntVar(&o.Number, "number", o.Number, "version of the migration")
-	f.StringVar(&o.For, "for", "", setup.ForBackfill+", "+setup.ForCutover+": the relay's role may run that command too; "+setup.ForRetention+", "+setup.ForMark+", "+setup.ForAudit+", "+setup.ForReplay+": print only the rights of that command's own connection")
+	f.StringVar(&o.For, "for", "", setup.ForBackfill+", "+setup.ForCutover+": also what the relay's role needs for that command; "+setup.ForRetention+", "+setup.ForMark+", "+setup.ForAudit+", "+setup.ForReplay+": only what that command's own role needs")
 	complete(cmd, "for", []string{setup.ForBackfill, setup.ForCutover, setup.ForRetention, setup.ForMark, setup.ForAudit, setup.ForReplay})
 	f.StringVar(&schema, "inbox", "", "print only the tables of the Go module inbox, in this `schema`")
 	f.Lookup("inbox").NoOptDefVal = "public"

@@ -97,7 +97,7 @@ func TestSQL_SaysWhatItCannotKnowAboutTheRole(t *testing.T) {
 	}
 }
 
-// psql goes on behind an error, and would make the slot although the rest was rolled
+// psql goes on after an error, and would make the slot although the rest was rolled
 // back.
 func TestSQL_PlainStopsPsqlAtTheFirstError(t *testing.T) {
 	got := invoke(t, closedPorts, "sql")

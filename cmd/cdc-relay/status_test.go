@@ -281,7 +281,7 @@ func TestStatus_WaitsUntil(t *testing.T) {
 	asked.Store(-1 << 20) // never
 	invoke(t, nil, append(args, "streaming", "--timeout", "20ms")...).want(t, exitFailed, "", "--until streaming was not reached in 20ms")
 	url := serve(t, sampleStatus(status.Reconnecting, "connection_refused"), "")
-	invoke(t, nil, "status", "--url", url, "--interval", "1ms", "--until", "blocked", "--timeout", "20ms").want(t, exitFailed, "reconnecting", "--until blocked was not reached in 20ms")
+	invoke(t, nil, "status", "--url", url, "--interval", "1ms", "--until", "blocked", "--timeout", "250ms").want(t, exitFailed, "reconnecting", "--until blocked was not reached in 250ms")
 }
 
 func TestStatus_RefusesFlagsThatDoNotFit(t *testing.T) {

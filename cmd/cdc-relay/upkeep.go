@@ -88,7 +88,7 @@ func (r *upkeepRun) plan(ctx context.Context, plan interface{ Lines() []string }
 		r.failed(ctx, err)
 		return
 	}
-	for _, one := range refused { // the plan says why
+	for _, one := range refused { // the plan explains why
 		r.errs = append(r.errs, &quietError{exitCode(upkeepError(one))})
 	}
 	r.reports = append(r.reports, plan)

@@ -138,7 +138,7 @@ func askRelay(ctx context.Context, c *client, asked <-chan string, answers chan<
 	}
 }
 
-// obstacleName tells obstacles apart; empty: nothing stands in the way.
+// obstacleName distinguishes obstacles; empty: nothing stands in the way.
 func obstacleName(s *status.Status) string {
 	o := s.Obstacle
 	switch {

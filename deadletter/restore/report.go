@@ -116,7 +116,7 @@ func (r *Report) Add(out deadletter.Outcome) {
 	if len(g.reached) == 0 && out.Topic != "" {
 		g.Topic = out.Topic
 	}
-	if out.Err != nil && g.Error == "" { // what is behind it was left for its sake
+	if out.Err != nil && g.Error == "" { // what is after it was left for its sake
 		g.failed(out)
 	}
 	for _, e := range out.Entries {
@@ -134,7 +134,7 @@ func (r *Report) Add(out deadletter.Outcome) {
 	r.count()
 }
 
-// failed says why a group ended, and at which letter: that is the one to discard, or to look at.
+// failed explains why a group ended, and at which letter: that is the one to discard, or to look at.
 func (g *Group) failed(out deadletter.Outcome) {
 	e := out.Entries[min(out.Done, len(out.Entries)-1)]
 	g.Error, g.Partition, g.Offset = Cause(out.Err), &e.Partition, &e.Offset
@@ -221,7 +221,7 @@ func Cause(err error) string {
 	return err.Error()
 }
 
-// Interrupted is the error that says what a redrive did before it stopped, and that it may be run again.
+// Interrupted is the error of a redrive that stopped: what it did, and that it may be run again.
 func (r *Report) Interrupted() error {
 	s, done := r.Stopped, "sent and marked"
 	if r.Discard {

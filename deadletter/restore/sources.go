@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 )
 
-// Sources tells the sources of the configured database and slot, or of the slot's shards, from
-// those of others. One goroutine uses it.
+// Sources distinguishes the sources of the configured database and slot, or of the slot's shards,
+// from others. One goroutine uses it.
 type Sources struct {
 	cfg      postgres.Config
 	system   string // identifier of the configured database cluster; empty: not asked for yet

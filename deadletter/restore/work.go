@@ -25,9 +25,9 @@ type Work struct {
 	Halted  func() bool // asked before each key; nil: never
 }
 
-// Run performs the tasks and gives the outcome of each piece to each. needsRows says that a
-// dead letter has to be completed from its table, as the report of the tasks knows. An end
-// before the last task is a *deadletter.Stopped.
+// Run performs the tasks and calls each with the outcome of each piece. needsRows: a dead letter
+// has to be completed from its table; the report of the tasks has that. An end before the last
+// task is a *deadletter.Stopped.
 func (w *Work) Run(ctx context.Context, tasks []deadletter.Task, needsRows bool, each func(deadletter.Outcome)) error {
 	var history wal.Origin
 	if !w.Discard && needsRows {

@@ -137,7 +137,7 @@ func known(scope, class string) bool {
 	return listed && plain == where+short
 }
 
-// step carries one transform over and tells whether it did.
+// step carries one transform over and reports whether it did.
 func (c *conversion) step(s step) bool {
 	if s.class == "" {
 		c.missing("transforms."+s.name+".type", Refused, "is missing, and Connect does not start the connector without it; the transform is left out")

@@ -234,7 +234,7 @@ func (c *conversion) rest() {
 }
 
 // render writes the file: first what a person has to do, then the configuration,
-// then what became of every key.
+// then what happened to every key.
 func (c *conversion) render() []byte {
 	var b strings.Builder
 	writeComment(&b, "", fmt.Sprintf("Imported from %s (%s).", oneLine(c.in.file), c.in.form))

@@ -32,7 +32,7 @@ type Table struct {
 	Root         string   // of a partition: schema.name of the topmost table
 }
 
-// Fate is what became of one key.
+// Fate is what happened to one key.
 type Fate string
 
 // The fates, from harmless to loud.
@@ -46,7 +46,7 @@ const (
 	Refused    Fate = "refused"     // Debezium itself does not start, or fails at the first row
 )
 
-// Remark is what became of one key, or what is missing.
+// Remark is what happened to one key, or what is missing.
 type Remark struct {
 	Key  string
 	Fate Fate

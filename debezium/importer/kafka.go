@@ -92,7 +92,7 @@ func (c *conversion) workerItem(key string) (item, bool) {
 // shownAs is what the file calls a key.
 func (s *source) shownAs(key string) string { return cmp.Or(s.shown[key], shownKey(key)) }
 
-// workerMark tells the worker's keys from the connector's where both are counted.
+// workerMark distinguishes the worker's keys from the connector's where both are counted.
 const workerMark = "worker\x00"
 
 func (c *conversion) brokers() {

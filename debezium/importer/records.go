@@ -171,7 +171,7 @@ func ours(class string) bool {
 
 var registered = regexp.MustCompile(`(?i)(?:avro|protobuf|json_?schema|registry|cloudevents)[A-Za-z]*$`)
 
-// registry says in one line what becomes of a converter that asks a schema registry.
+// registry says in one line what happens to a converter that asks a schema registry.
 func (c *conversion) registry(it item) {
 	class := className(it.value)
 	if !registered.MatchString(class) {
@@ -230,7 +230,7 @@ func (c *conversion) serverFormats() {
 	c.missing("debezium.sink.kafka", Implied, "Debezium Server writes headers by debezium.format.header and neither partition nor timestamp of the EventRouter; so does this configuration")
 }
 
-// optionFate says what becomes of an option by the list of options.
+// optionFate says what happens to an option by the list of options.
 func (c *conversion) optionFate(scope, of, name string, it item) (Fate, string) {
 	o, ok := options.Lookup(scope, of, name)
 	if !ok {

@@ -72,7 +72,7 @@ func (c *conversion) readTables() error {
 	return nil
 }
 
-// otherLists says what became of the lists that need a look at the database.
+// otherLists says what happened to the lists that need a look at the database.
 func (c *conversion) otherLists() {
 	for _, key := range []string{"schema.include.list", "schema.exclude.list", "table.exclude.list"} {
 		if it, ok := c.get(key); ok {

@@ -31,7 +31,7 @@ type Option struct {
 	Note string // why, and for FateNotCarried what that changes for consumers
 }
 
-// What becomes of an option.
+// What happens to an option.
 const (
 	FateCarried    = "carried"      // stands below `debezium:` under its own name and means the same
 	FateElsewhere  = "our key"      // has a key of ours, named in Key; refused below `debezium:`

@@ -145,7 +145,7 @@ func (c *ChangeOver) collectRefusals() {
 }
 
 // Prove gives the settings of a relay that leaves out what the position proves to be in
-// Kafka. missing says why the position proves nothing; empty: it does, or nothing was to be
+// Kafka. missing explains why the position proves nothing; empty: it does, or nothing was to be
 // proven.
 func (c *ChangeOver) Prove(ctx context.Context) (settings relay.Config, missing string, err error) {
 	if c.verdict.Any() {

@@ -31,7 +31,7 @@ const (
 
 type pair struct{ key, value []byte }
 
-// ErrNotOffsets says that the content is no file of offsets at all.
+// ErrNotOffsets means that the content is no file of offsets at all.
 var ErrNotOffsets = errors.New("is neither a file of offsets (of a standalone worker or Debezium Server) nor JSON (of GET /connectors/NAME/offsets, or what Redis or a table has)")
 
 // javaReader reads from bounds-checked bytes; the first mistake sticks, and what is read

@@ -116,7 +116,7 @@ func (c *ChangeOver) planPosition(line planLine) {
 	}
 	line("position", "%s at %s in transaction %d%s; %s (%s)", event, p.LSN, p.XID, at, before, c.found.where)
 	if !c.judged {
-		return // it proves nothing here; the refusal says why
+		return // it proves nothing here; the refusal explains why
 	}
 	switch {
 	case c.verdict.Whole:

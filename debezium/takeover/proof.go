@@ -125,7 +125,7 @@ func (w *Comparison) Through(lsn wal.LSN) bool {
 	return !w.inside()
 }
 
-// Missing says why nothing was found.
+// Missing explains why nothing was found.
 func (w *Comparison) Missing() string {
 	switch {
 	case !w.another.IsZero():
@@ -160,7 +160,7 @@ type Verdict struct {
 // Any reports whether there is something to filter.
 func (v Verdict) Any() bool { return v.Whole || v.Part }
 
-// ErrSnapshot says that rows from before the slot are still missing.
+// ErrSnapshot means that rows from before the slot are still missing.
 var ErrSnapshot = errors.New("the connector was reading existing rows (snapshot) and had not finished; let it finish, then change over")
 
 // ComparePosition compares a position with the slot. Its errors forbid the change-over.

@@ -60,7 +60,7 @@ func (p *partition) setAside(q *queue, it item, why *RecordError) bool {
 	}
 }
 
-// unsent tells why there is a dead letter at all: that is logged only where it was sent.
+// unsent explains why there is a dead letter at all: that is logged only where it was sent.
 func unsent(topic string, why *RecordError, err error) error {
 	next := ""
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {

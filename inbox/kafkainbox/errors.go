@@ -133,7 +133,7 @@ const (
 	rewound               // a record that must neither be handled nor become a dead letter
 )
 
-// blamed tells whose fault an error of a round is. An error that is not the handler's, such as a
+// blamed returns whose fault an error of a round is. An error that is not the handler's, such as a
 // table that is missing, is never a record's fault.
 func blamed(err error) blame {
 	var ours *handlerError

@@ -301,7 +301,7 @@ func (p *partition) resume() {
 	p.c.client.ResumeFetchPartitions(map[string][]int32{p.topic: {p.number}})
 }
 
-// pausedLate undoes a pause that came behind the finish which would have ended it.
+// pausedLate undoes a pause that came after the finish which would have ended it.
 func (p *partition) pausedLate() {
 	p.mu.Lock()
 	p.paused = p.paused && !p.roomy()

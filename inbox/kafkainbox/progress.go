@@ -27,7 +27,7 @@ func compile(schema string) statements {
 	table, keys, attempts := pgx.Identifier{in, "inbox_progress"}.Sanitize(), pgx.Identifier{in, "inbox"}.Sanitize(), pgx.Identifier{in, "inbox_attempts"}.Sanitize()
 	const one = " WHERE consumer = $1 AND topic = $2 AND partition = $3"
 	// Whether the server has the newest work of a queue. One that was set back (a standby that
-	// lagged, a restored copy) has not, and has none that was committed behind it either. A key that
+	// lagged, a restored copy) has not, and has none that was committed after it either. A key that
 	// prune may have deleted tells nothing: by the partition's clock it is older than Keep. It is not
 	// by the clock of a server that was set back to before the claim, as clocks only go forward.
 	has := func(topic, number, key, at, keep string) string {

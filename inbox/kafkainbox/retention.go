@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// warnOfRetention tells which topics keep records longer than keys are kept. Nothing is handled
+// warnOfRetention names topics that keep records longer than keys are kept. Nothing is handled
 // twice by that: going back in such a topic further than Keep is refused.
 func (c *Consumer) warnOfRetention(ctx context.Context) {
 	if c.cfg.Offsets || c.cfg.AllowRewind {

@@ -56,7 +56,7 @@ func OnlyGeneration(q postgres.Querier, version int, cfg postgres.Config) error 
 			return &fault.Error{
 				Kind: fault.KindRefused, Reason: fault.ReasonShards, Op: "look at the shards", Subject: postgres.SlotSubject(s.Name),
 				Err:  fmt.Errorf("it is one of %s, and postgres.shards is %d", wording.Count(s.Count, "shard"), max(1, cfg.Shard.Count)),
-				Hint: fmt.Sprintf("to change the number without loss: `cdc-relay setup --reshard-from %d` with the new configuration, until it reports that it is done; or set postgres.shards back to %[1]d where no slot of another number exists; a slot that is none of this relay's shards needs another name, or postgres.slot does", s.Count),
+				Hint: fmt.Sprintf("to change the number without loss: `cdc-relay setup --reshard-from %d` with the new configuration, until it reports that it is done; or set postgres.shards back to %[1]d where no slot of another number exists; if a slot belongs to another relay, rename that slot or change postgres.slot", s.Count),
 			}
 		}
 	}

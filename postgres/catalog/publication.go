@@ -123,7 +123,7 @@ func (p *PublicationRow) Foreign(configured []wal.Table) []string {
 	return foreign
 }
 
-// Publishes tells whether inserts into the table reach the stream under its own
+// Publishes reports whether inserts into the table reach the stream under its own
 // name, and if not, which statement makes them.
 func (p *PublicationRow) Publishes(table wal.Table, t *TableRow) error {
 	refuse := func(cause, hint string) error {
@@ -157,7 +157,7 @@ func (p *PublicationRow) addHint(table wal.Table) string {
 	return fmt.Sprintf("; ALTER PUBLICATION %s ADD TABLE %s", wal.QuoteIdentifier(p.Name), table.SQL())
 }
 
-// hides tells why the stream lacks a column, to be read after the column's name;
+// hides explains why the stream lacks a column, to be read after the column's name;
 // empty when it has it.
 func (m Membership) hides(version int, table wal.Table, column, generated string) string {
 	listed := m.Columns == nil || slices.Contains(m.Columns, column)

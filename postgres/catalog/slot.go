@@ -89,7 +89,7 @@ func SlotGone(name string, confirmed wal.LSN) error {
 	}
 }
 
-// Lost says why the slot's WAL is gone, or nil.
+// Lost explains why the slot's WAL is gone, or nil.
 func (s *SlotRow) Lost(name string) error {
 	reason := s.InvalidationReason
 	if reason == "" && s.WALStatus == "lost" {

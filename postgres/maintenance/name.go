@@ -13,12 +13,12 @@ import (
 // Name implements proof.Session. It goes through the table in the order of the work, so that
 // rows that are held are not all that it finds. It returns no rows once, at the end of the
 // table, and then begins again. Where the table ends is where it did as the naming began, or
-// behind a batch that is not full: rows that are written all the time do not keep it from
+// after a batch that is not full: rows that are written all the time do not keep it from
 // beginning again.
 func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
 	s.q.Ctx = ctx
 	if s.ended {
-		s.behind, s.ended = cursor{}, false
+		s.last, s.ended = cursor{}, false
 		return nil, nil
 	}
 	named, err := s.next()
@@ -26,7 +26,7 @@ func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
 		return nil, postgres.Classify("name rows of "+s.subject(), err)
 	}
 	if len(named) == 0 {
-		s.behind = cursor{}
+		s.last = cursor{}
 	}
 	return named, nil
 }
@@ -43,7 +43,7 @@ const withIndex = "; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan
 
 func (s *Session) nextByIndex() ([]proof.Row, error) {
 	for {
-		first, nulls := !s.behind.began, s.behind.nulls
+		first, nulls := !s.last.began, s.last.nulls
 		named, err := s.read(withIndex, s.byIndex())
 		if err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ func (s *Session) nextByIndex() ([]proof.Row, error) {
 		case first, nulls:
 			s.ended = len(named) > 0
 		default: // rows without a value follow
-			s.behind = cursor{began: true, nulls: true}
+			s.last = cursor{began: true, nulls: true}
 			if len(named) == 0 {
 				continue
 			}
@@ -65,17 +65,17 @@ func (s *Session) nextByIndex() ([]proof.Row, error) {
 // byIndex names the rows after the last one by the index of Work.Order. Rows of one value are
 // in the order of their places, and rows without a value are the last ones.
 func (s *Session) byIndex() string {
-	order, behind := s.work.Order, ""
+	order, after := s.work.Order, ""
 	switch {
-	case s.behind.nulls:
-		behind = fmt.Sprintf("%s IS NULL AND ctid > '%s'::tid AND ", order, s.behind.tid)
-	case s.behind.began:
-		value := postgres.QuoteLiteral(s.behind.order)
-		behind = fmt.Sprintf("%s >= %s AND (%s > %s OR ctid > '%s'::tid) AND ", order, value, order, value, s.behind.tid)
+	case s.last.nulls:
+		after = fmt.Sprintf("%s IS NULL AND ctid > '%s'::tid AND ", order, s.last.tid)
+	case s.last.began:
+		value := postgres.QuoteLiteral(s.last.order)
+		after = fmt.Sprintf("%s >= %s AND (%s > %s OR ctid > '%s'::tid) AND ", order, value, order, value, s.last.tid)
 	}
 	// Without the alias ORDER BY would mean the text, which has the column's name.
 	return fmt.Sprintf("SELECT ctid, xmin, %s, (%s)::text AS \"?text?\" FROM ONLY %s WHERE %s%s ORDER BY %s, ctid LIMIT %d",
-		s.id(), order, s.work.Table.SQL(), behind, s.condition(), order, s.work.Limit)
+		s.id(), order, s.work.Table.SQL(), after, s.condition(), order, s.work.Limit)
 }
 
 // windowRows is how many rows a block is taken to hold, at least: a server knows no order of
@@ -85,7 +85,7 @@ const windowRows = 8
 // nextByPlace goes on by windows of blocks, so that a batch costs its window and not the table.
 func (s *Session) nextByPlace() ([]proof.Row, error) {
 	window := uint32(max(1, s.work.Limit/windowRows))
-	if s.behind == (cursor{}) {
+	if s.last == (cursor{}) {
 		blocks, err := s.size()
 		if err != nil {
 			return nil, err
@@ -93,16 +93,16 @@ func (s *Session) nextByPlace() ([]proof.Row, error) {
 		s.blocks = blocks
 	}
 	for {
-		if s.behind.tid.Block >= s.blocks {
+		if s.last.tid.Block >= s.blocks {
 			return nil, nil
 		}
-		end := s.behind.tid.Block + window
+		end := s.last.tid.Block + window
 		named, err := s.read("", fmt.Sprintf("SELECT ctid, xmin, %s, NULL FROM ONLY %s WHERE ctid > '%s'::tid AND ctid < '(%d,0)'::tid AND %s ORDER BY ctid LIMIT %d",
-			s.id(), s.work.Table.SQL(), s.behind.tid, end, s.condition(), s.work.Limit))
+			s.id(), s.work.Table.SQL(), s.last.tid, end, s.condition(), s.work.Limit))
 		if err != nil || len(named) > 0 {
 			return named, err
 		}
-		s.behind = cursor{tid: proof.TID{Block: end}}
+		s.last = cursor{tid: proof.TID{Block: end}}
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *Session) read(begin, sql string) ([]proof.Row, error) {
 		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), ID: row[2].Text, NoID: row[2].Null})
 	}
 	if n := len(named); n > 0 {
-		s.behind = cursor{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true, nulls: rows[n-1][3].Null && s.work.Order != ""}
+		s.last = cursor{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true, nulls: rows[n-1][3].Null && s.work.Order != ""}
 	}
 	return named, nil
 }

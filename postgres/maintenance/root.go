@@ -59,7 +59,7 @@ func (r *Removal) Lock(ctx context.Context) error {
 		return postgres.Classify("look at partition "+p.Table.String(), err)
 	}
 	if len(now) != 1 || now[0] != *p || !now[0].Past {
-		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "remove", Subject: "partition " + p.Table.String(), Err: fmt.Errorf("it is not the one any more that was looked at")}
+		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "remove", Subject: "partition " + p.Table.String(), Err: fmt.Errorf("it was replaced by another table since it was looked at")}
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (r *Removal) Remove(ctx context.Context) error {
 func (r *Removal) Release() { _ = r.q.Exec("ROLLBACK") }
 
 func (r *Removal) stalled(cause string, err error) error {
-	err = postgres.PermissionHint(postgres.Classify("remove partition "+r.Partition.Table.String(), err), "have the maintenance role own the table, or be a member of its owner")
+	err = postgres.PermissionHint(postgres.Classify("remove partition "+r.Partition.Table.String(), err), "make the maintenance role the table's owner, or a member of that role")
 	if postgres.Reason(err) != fault.ReasonLockTimeout {
 		return err
 	}
@@ -144,7 +144,7 @@ func (r *Root) Clock(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(*row.Bigint("now", 0)).UTC(), row.Err
 }
 
-// rowsInDefault says that the range of a new partition has rows already.
+// rowsInDefault reports whether the default partition has rows of the new partition's range.
 func rowsInDefault(err error) bool { return postgres.SQLState(err) == "23514" }
 
 // Create makes a partition with the rights that the root has, in a transaction of its own. Others

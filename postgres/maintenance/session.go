@@ -56,7 +56,7 @@ type Session struct {
 	oid     uint32
 	version int
 	lineage wal.Lineage
-	behind  cursor // the last row that was named
+	last    cursor // the last row that was named
 	ended   bool   // that row was the last one
 	blocks  uint32 // the table's, when the naming began
 }
@@ -185,7 +185,7 @@ func (s *Session) lock() error {
 			}
 		}
 	}
-	return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonMaintenanceInUse, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another one holds the lock: %s", owner), Hint: "wait until it has ended"}
+	return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonMaintenanceInUse, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another session holds the lock: %s", owner), Hint: "wait until it has ended"}
 }
 
 // OID is the table's.
@@ -196,7 +196,7 @@ func (s *Session) Lineage() wal.Lineage { return s.lineage }
 
 var errPooled = errors.New("the server ran a statement in another session than the first: a pooler is in between")
 
-// ours tells whether a statement ran in the session that was opened.
+// ours reports whether a statement ran in the session that was opened.
 func (s *Session) ours(pid int) error {
 	if pid == s.pid {
 		return nil

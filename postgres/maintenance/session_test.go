@@ -174,7 +174,7 @@ func TestSession_HasATableToItself(t *testing.T) {
 	db.Exec(t, eventsSQL)
 	first := opened(t, db, work())
 	_, err := Open(t.Context(), postgres.Config{URL: db.URL}, work())
-	postgrestest.WantError(t, err, fault.KindBusy, fault.ReasonMaintenanceInUse, "another one holds the lock: pid ", applicationName)
+	postgrestest.WantError(t, err, fault.KindBusy, fault.ReasonMaintenanceInUse, "another session holds the lock: pid ", applicationName)
 	first.Close()
 	for { // the server ends a session a moment after its client
 		second, err := Open(t.Context(), postgres.Config{URL: db.URL}, work())
@@ -266,7 +266,7 @@ func TestSession_IsNotCutShortByAPolicy(t *testing.T) {
 		t.Errorf("acted on %d rows", n)
 	}
 	db.Exec(t, `REVOKE UPDATE (n) ON events FROM `+role+`; INSERT INTO events VALUES ('b', 0)`)
-	if rows := name(t, s); len(rows) > 0 { // the first page ended behind the row that is gone
+	if rows := name(t, s); len(rows) > 0 { // the first page ended after the row that is gone
 		_, err = s.Act(context.WithoutCancel(t.Context()), rows)
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "UPDATE on one column")
 	} else {

@@ -162,7 +162,7 @@ func (c *checker) checkConnection() error {
 	c.user = row.Text(1)
 	c.ok("postgres.connection", "connected to %s as %q to database %q", postgres.RemoteAddr(c.q.Conn), c.user, row.Text(2))
 	if uint32(pid) != c.q.Conn.PID() {
-		c.warn("postgres.pooler", "connect to the server itself: a pooler hides fail-overs, and few pass replication on",
+		c.warn("postgres.pooler", "connect to the server itself: a pooler hides failovers, and few pass replication on",
 			"a pooler or proxy is between the relay and the server: process %d answered the login, and process %d runs the statements", c.q.Conn.PID(), pid)
 	} else {
 		c.ok("postgres.pooler", "no pooler in between")
@@ -172,7 +172,7 @@ func (c *checker) checkConnection() error {
 			"role %q is a superuser; streaming needs less", c.user)
 	}
 	if row.Text(3) == "SQL_ASCII" {
-		c.warn("postgres.encoding", "move to a database in UTF8: bytes that are not text there stop the stream, or reach consumers as they are",
+		c.warn("postgres.encoding", "move to a database in UTF8: invalid bytes stop the stream, or reach consumers unchanged",
 			"the database's encoding is SQL_ASCII, which checks nothing")
 	}
 	return row.Err
@@ -251,7 +251,7 @@ func (c *checker) checkRoom() error {
 		limit, _ := strconv.Atoi(c.settings["max_replication_slots"])
 		cause, next := catalog.NoSlotsFree(limit)
 		if limit > 0 {
-			cause = fmt.Sprintf("%s allowed by max_replication_slots, none of them free, and ours is not among them", wording.Count(limit, "slot"))
+			cause = fmt.Sprintf("%s allowed by max_replication_slots, all in use, and none of them is this relay's", wording.Count(limit, "slot"))
 		}
 		c.add("postgres.slots_free", advice.Fail, next, "%s", cause)
 	}
@@ -270,7 +270,7 @@ func (c *checker) checkRoom() error {
 }
 
 // checkReplication opens the kind of connection that a stream needs, which
-// tells whether role, pg_hba.conf and whatever stands in between permit it.
+// reports whether role, pg_hba.conf and whatever stands in between permit it.
 func (c *checker) checkReplication() error {
 	conn, err := postgres.Connect(c.q.Ctx, c.cfg, true)
 	if postgres.Reason(err) == fault.ReasonServerLimit && c.streaming && c.senders <= 0 {
@@ -298,7 +298,7 @@ func (c *checker) checkReplication() error {
 	return nil
 }
 
-// unanswered tells a connection that is gone from a statement that was refused.
+// unanswered distinguishes a connection that is gone from a statement that was refused.
 func unanswered(err error) bool {
 	var pg *pgconn.PgError
 	return !errors.As(err, &pg) || strings.HasPrefix(pg.Code, "57P") || strings.HasPrefix(pg.Code, "08")

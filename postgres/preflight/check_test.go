@@ -367,7 +367,7 @@ func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
 	busy.ApplicationName = "busy"
 	postgrestest.Open(t, busy, true)
 	report = preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "postgres.slots_free", advice.Fail, "1 slot allowed by max_replication_slots, none of them free", "max_replication_slots")
+	preflighttest.WantFinding(t, report, "postgres.slots_free", advice.Fail, "1 slot allowed by max_replication_slots, all in use", "max_replication_slots")
 	preflighttest.WantFinding(t, report, "postgres.senders_free", advice.Fail, "all 1 WAL senders", "max_wal_senders")
 	preflighttest.WantFinding(t, report, "postgres.replication", advice.Fail, "max_wal_senders")
 }

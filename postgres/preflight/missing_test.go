@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Without its publication a slot is of no use, and setup does not make one behind it.
+// Without its publication a slot is of no use, and setup does not make one after it.
 func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	db := harness.Postgres(t, "15")
 	cfg := postgrestest.OutboxDatabase(t, db)

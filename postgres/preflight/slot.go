@@ -29,7 +29,7 @@ func (c *checker) checkSlot() error {
 		c.fail("slot", err)
 		return nil
 	}
-	c.ok("slot", "%s is ours to use; its confirmed position is %s", postgres.SlotSubject(c.cfg.Slot), slot.Confirmed)
+	c.ok("slot", "%s can be used; its confirmed position is %s", postgres.SlotSubject(c.cfg.Slot), slot.Confirmed)
 	if !slot.Active {
 		c.ok("slot.owner", "nobody streams from it")
 		return nil
@@ -51,7 +51,7 @@ func (c *checker) checkSlot() error {
 	return c.ownerIsAsynchronous()
 }
 
-// heldByDebezium tells by the application_name that Debezium gives its connections.
+// heldByDebezium goes by the application_name that Debezium gives its connections.
 func (c *checker) heldByDebezium() (bool, error) {
 	row, err := c.q.One(`SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid
 		WHERE s.slot_name = ` + postgres.QuoteLiteral(c.cfg.Slot) + ` AND a.application_name LIKE 'Debezium %')`)
@@ -170,7 +170,7 @@ func (c *checker) checkIdleTimeout() error {
 	return nil
 }
 
-// checkFailover says what becomes of the slot when a standby takes over. Without
+// checkFailover says what happens to the slot when a standby takes over. Without
 // a physical slot there is no standby that could have it.
 func (c *checker) checkFailover() error {
 	failover := "false"
@@ -188,16 +188,16 @@ func (c *checker) checkFailover() error {
 	case standbys == 0:
 		c.ok("slot.failover", "no standby is attached through a slot")
 	case c.server.ServerVersion < postgres.FailoverVersion:
-		c.warn("slot.failover", "before a switch-over stop the writers and let the relay catch up, then create the slot on the new primary; or let Patroni keep it as a permanent slot",
-			"%s, so there is a standby, and a logical slot does not survive a fail-over before PostgreSQL 17", wording.Count(standbys, "physical slot"))
+		c.warn("slot.failover", "before a switchover stop the writers and let the relay catch up, then create the slot on the new primary; or let Patroni keep it as a permanent slot",
+			"%s, so there is a standby, and a logical slot does not survive a failover before PostgreSQL 17", wording.Count(standbys, "physical slot"))
 	case !survives:
 		c.warn("slot.failover", fmt.Sprintf("while the relay is stopped: ALTER_REPLICATION_SLOT %s (FAILOVER true) on a replication connection, or drop the slot when it has caught up and run `cdc-relay setup`", c.cfg.Slot),
-			"%s, so there is a standby, and %s was made without failover: it is gone after a fail-over", wording.Count(standbys, "physical slot"), postgres.SlotSubject(c.cfg.Slot))
+			"%s, so there is a standby, and %s was made without failover: it is gone after a failover", wording.Count(standbys, "physical slot"), postgres.SlotSubject(c.cfg.Slot))
 	case strings.TrimSpace(c.settings["synchronized_standby_slots"]) == "":
 		c.warn("slot.failover", "set synchronized_standby_slots to the standby's physical slot, and on the standby sync_replication_slots = on",
-			"%s is kept for a fail-over, but synchronized_standby_slots is empty: rows may reach Kafka that the standby never had", postgres.SlotSubject(c.cfg.Slot))
+			"%s is kept for a failover, but synchronized_standby_slots is empty: rows may reach Kafka that the standby never had", postgres.SlotSubject(c.cfg.Slot))
 	default:
-		c.ok("slot.failover", "%s survives a fail-over to %s", postgres.SlotSubject(c.cfg.Slot), c.settings["synchronized_standby_slots"])
+		c.ok("slot.failover", "%s survives a failover to %s", postgres.SlotSubject(c.cfg.Slot), c.settings["synchronized_standby_slots"])
 	}
 	return nil
 }

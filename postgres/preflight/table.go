@@ -194,7 +194,7 @@ func (c *checker) checkColumns(p *catalog.PublicationRow, published bool, relati
 	return nil
 }
 
-// checkReadable tells whether the rows can be looked at, which run never does.
+// checkReadable reports whether the rows can be looked at, which run never does.
 func (c *checker) checkReadable(t *catalog.TableRow, table wal.Table, checked *CheckedTable) error {
 	row, err := c.q.One(fmt.Sprintf(`SELECT pg_catalog.has_schema_privilege(relnamespace, 'USAGE'), pg_catalog.has_table_privilege(oid, 'SELECT'),
 		pg_catalog.row_security_active(oid) FROM pg_catalog.pg_class WHERE oid = %d`, t.OID))
@@ -211,10 +211,10 @@ func (c *checker) checkReadable(t *catalog.TableRow, table wal.Table, checked *C
 	switch {
 	case len(grants) > 0:
 		c.warn("table.select", "to have its rows checked: "+strings.Join(grants, "; ")+" (run works without)",
-			"role %q may not read %s: nothing can be said about its rows", c.user, table)
+			"role %q may not read %s: its rows cannot be checked", c.user, table)
 	case row.Bool(2):
 		c.warn("table.select", "check as a role with BYPASSRLS, or as the table's owner",
-			"row-level security of %s hides rows from role %q here, and not from the stream", table, c.user)
+			"row-level security of %s hides rows from role %q: this check does not see them, and the stream sends them", table, c.user)
 	default:
 		checked.Readable = true
 	}
@@ -335,7 +335,7 @@ func (c *checker) checkDiversions(t *catalog.TableRow, table wal.Table, _ *Check
 		name := wal.QuoteIdentifier(row[1].Text)
 		switch {
 		case row[0].Text == "trigger" && row[1].Text == postgres.CutoverTrigger:
-			c.ok("table.triggers", "%s has the trigger of a cut-over, which marks new rows as published; it goes once no polling publisher is left, see %show-to/change-over-from-polling.md", table, wording.Docs)
+			c.ok("table.triggers", "%s has the trigger of a cut-over, which marks new rows as published; drop it once no polling publisher is left, see %show-to/change-over-from-polling.md", table, wording.Docs)
 		case row[0].Text == "trigger":
 			c.warn("table.triggers", "read its function: the event is the row as the trigger leaves it, and none when it returns NULL",
 				"%s has the trigger %s before each insert, which may change or drop rows", table, name)

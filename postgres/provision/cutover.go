@@ -35,7 +35,7 @@ var cutText = regexp.MustCompile(`^cdc-relay cut at ([0-9A-F]+/[0-9A-F]+) for ([
 func ParseCut(text string) (*Cut, error) {
 	m := cutText.FindStringSubmatch(text)
 	if m == nil {
-		return nil, fmt.Errorf("the comment of trigger %s does not say where the cut is", postgres.CutoverTrigger)
+		return nil, fmt.Errorf("the comment of trigger %s has no position of the cut", postgres.CutoverTrigger)
 	}
 	at, err := wal.ParseLSN(m[1])
 	if err != nil {
@@ -55,7 +55,7 @@ type CutTable struct {
 	Set   []string // statements of the trigger, such as NEW.published_at := now()
 }
 
-// ReadCuts reads the cuts of tables; nil: there is no trigger. One that does not fire is an error.
+// ReadCuts reads the cuts of tables; nil: there is no trigger. A trigger that does not fire is an error.
 func ReadCuts(q postgres.Querier, tables []CutTable) ([]*Cut, error) {
 	cuts := make([]*Cut, len(tables))
 	for i, t := range tables {
@@ -221,7 +221,7 @@ func AdvanceSlot(q postgres.Querier, name string, to wal.LSN) error {
 		return postgres.PermissionHint(postgres.Classify("move "+postgres.SlotSubject(name), err), "run it as a role with REPLICATION")
 	}
 	if at := row.LSN("end_lsn", 0); row.Err == nil && at != to {
-		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotUnusable, Op: "move", Subject: postgres.SlotSubject(name), LSN: at, Err: fmt.Errorf("it is there, and was to be at %s", to)}
+		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotUnusable, Op: "move", Subject: postgres.SlotSubject(name), LSN: at, Err: fmt.Errorf("it exists, but does not begin at %s", to)}
 	}
 	return row.Err
 }

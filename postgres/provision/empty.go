@@ -112,7 +112,7 @@ func awaitOpen(q postgres.Querier, patience time.Duration) (ended bool, err erro
 	}
 }
 
-// openTransactionsSQL are those that have a number. A snapshot does not tell them all: numbers
+// openTransactionsSQL are those that have a number. A snapshot does not name them all: numbers
 // that were given out since the newest that ended are beyond its xmax. Each has a lock from
 // before its first row to its end.
 const openTransactionsSQL = "FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND granted AND mode = 'ExclusiveLock'"

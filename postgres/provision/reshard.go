@@ -23,10 +23,10 @@ type ReshardOptions struct {
 	// Columns is as in SetupOptions.
 	Columns func(*wal.Relation) ([]string, error)
 
-	// OnStep, when set, is told of each step once it is durable.
+	// OnStep, when set, is called for each step once it is durable.
 	OnStep func(Step)
 
-	// OnWait, when set, is told once for each thing that somebody else has to do.
+	// OnWait, when set, is called once for each thing that somebody else has to do.
 	OnWait func(text string)
 
 	// Wait bounds the waits. Zero waits as long as the context lets it.

@@ -39,7 +39,7 @@ type SetupOptions struct {
 	// before anything is touched; for a table that is created, before that is committed.
 	Check func(*wal.Relation) error
 
-	// OnStep, when set, is told of each step once it is durable, or at once in a
+	// OnStep, when set, is called for each step once it is durable, or at once in a
 	// dry run and for what exists.
 	OnStep func(Step)
 
@@ -57,7 +57,7 @@ type Step struct {
 	Name   string
 	SQL    string // what makes or drops it; empty when there is nothing to do
 
-	// Exists tells that the object was there before: nothing to do for Setup, and
+	// Exists: the object was there before. Nothing to do for Setup, and
 	// the condition to do something for Teardown.
 	Exists bool
 }
@@ -337,7 +337,7 @@ func (s *setup) conditions(cfg postgres.Config) (map[wal.Table]string, error) {
 	return conditions, nil
 }
 
-// checkPublished looks at the tables that exist by now; created says that all do.
+// checkPublished looks at the tables that exist by now; created: all do.
 func (s *setup) checkPublished(p *catalog.PublicationRow, cfg postgres.Config, created bool) error {
 	for i, table := range s.cfg.Tables {
 		if !created && !s.tables[i].Exists {
@@ -449,7 +449,7 @@ func (s *setup) planSlot(i int) error {
 	}
 }
 
-// noteIdle tells of slots whose rows the new one will not have: its name may be wrong.
+// noteIdle names slots whose rows the new one will not have: its name may be wrong.
 func (s *setup) noteIdle(cfg postgres.Config) {
 	others := catalog.IdleSlots(s.q, cfg)
 	if others == "" {
@@ -623,7 +623,7 @@ func (s *setup) run(steps []Step, shards []setupShard) error {
 }
 
 // asAnother is how one run of setup has another role than the relay.
-const asAnother = "cdc-relay setup --set postgres.url=postgres://OWNER@host/database, and --set postgres.password_file=… where it has a password of its own"
+const asAnother = "cdc-relay setup --set postgres.url=postgres://OWNER@host/database, and --set postgres.password_file=… if it has its own password"
 
 // countRows counts as late as possible before the slot. Failing to count is no
 // reason to fail: the number is for the user's information.

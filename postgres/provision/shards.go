@@ -77,7 +77,7 @@ func copyFailover(q postgres.Querier, cfg postgres.Config, version int, source, 
 	if err == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s is gone after a fail-over: %v; run on a replication connection: %s", postgres.SlotSubject(name), err, failoverCommand(name))
+	return fmt.Sprintf("%s is gone after a failover: %v; run on a replication connection: %s", postgres.SlotSubject(name), err, failoverCommand(name))
 }
 
 func failoverCommand(name string) string {

@@ -299,7 +299,7 @@ func TestReshard_LosesNothingWhereverItIsCutShort(t *testing.T) {
 	})
 }
 
-// reshardUpTo cuts the command short after a number of steps, and says whether it
+// reshardUpTo cuts the command short after a number of steps, and reports whether it
 // came to its end before. The old relay works as long as it may.
 func reshardUpTo(t *testing.T, db *harness.Database, next, old postgres.Config, from, steps int, delivered map[string][]int) bool {
 	t.Helper()
@@ -326,7 +326,7 @@ func reshardUpTo(t *testing.T, db *harness.Database, next, old postgres.Config, 
 	return err == nil
 }
 
-// complete wants each key's rows in order, apart from rows that came again with all
+// complete requires each key's rows in order, apart from rows that came again with all
 // that followed them.
 func complete(t *testing.T, db *harness.Database, delivered map[string][]int) {
 	t.Helper()
@@ -340,7 +340,7 @@ func complete(t *testing.T, db *harness.Database, delivered map[string][]int) {
 		for _, n := range delivered[key] {
 			at, known := place[n]
 			if !known || at > last+1 {
-				t.Fatalf("key %s: row %d comes behind number %d of %v; delivered %v", key, n, last, want, delivered[key])
+				t.Fatalf("key %s: row %d comes after number %d of %v; delivered %v", key, n, last, want, delivered[key])
 			}
 			last = at
 		}

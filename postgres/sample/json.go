@@ -110,7 +110,7 @@ func bytesText(raw json.RawMessage) ([]byte, error) {
 		}
 		if digits, ok := strings.CutPrefix(text, `\x`); ok {
 			if _, err := hex.DecodeString(digits); err != nil {
-				return nil, errors.New(`it begins with \x and is not hexadecimal; write pairs of hex digits behind it`)
+				return nil, errors.New(`it begins with \x and is not hexadecimal; write pairs of hex digits after it`)
 			}
 			return []byte(strings.ToLower(text)), nil
 		}

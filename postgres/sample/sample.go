@@ -24,7 +24,7 @@ const (
 // columns that the publication shows, or those of the catalog when there is no
 // publication that has the table. It is nil for a table without rows.
 //
-// What is newest is told by the best index that can tell, else by the table's
+// The best index that orders rows decides what is newest, else the table's
 // end, so after deletes it may be a row that is merely new. It needs SELECT:
 // without, the error has ReasonPermission and the statement that grants it.
 //

@@ -172,7 +172,7 @@ func (h *Holder) tryLock(ctx context.Context) error {
 		}
 		return &fault.Error{
 			Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "lock the backfill or cut-over of", Subject: postgres.SlotSubject(name),
-			Err: fmt.Errorf("another one holds the lock: pid %s", row.Text(1)), Hint: "wait until it has ended",
+			Err: fmt.Errorf("another session holds the lock: pid %s", row.Text(1)), Hint: "wait until it has ended",
 		}
 	})
 }

@@ -160,7 +160,7 @@ func (o *Order) Describe(at Tuple) string {
 	return strings.Join(parts, ", ")
 }
 
-// fields are the columns in a SELECT, and what a list of them begins with behind others.
+// fields are the columns as a SELECT has them after others: with a comma before each.
 func (o *Order) fields() string {
 	var b strings.Builder
 	for _, c := range o.By {
@@ -202,8 +202,8 @@ func (o *Order) sorted(backwards bool) string {
 	return " ORDER BY " + strings.Join(parts, ", ")
 }
 
-// behind is the condition that a row comes after a place. It is never NULL.
-func (o *Order) behind(at Tuple) string {
+// later is the condition that a row comes after a place. It is never NULL.
+func (o *Order) later(at Tuple) string {
 	plain := true
 	names, values := make([]string, len(o.By)), make([]string, len(o.By))
 	for i, c := range o.By {
@@ -248,13 +248,13 @@ func (o *Order) at(place Tuple) string {
 func (o *Order) Range(after, upTo Tuple) string {
 	condition := "true"
 	if len(o.By) > 0 && len(after) == len(o.By) {
-		condition = o.behind(after)
+		condition = o.later(after)
 		if !o.Total {
 			condition = "(" + condition + " OR " + o.at(after) + ")"
 		}
 	}
 	if len(o.By) > 0 && len(upTo) == len(o.By) {
-		condition += " AND NOT " + o.behind(upTo)
+		condition += " AND NOT " + o.later(upTo)
 	}
 	return condition
 }

@@ -61,7 +61,7 @@ func (s *Shape) PublishedColumns() (all []PublishedColumn) {
 }
 
 // GivenUp is the condition, of an unpublished row, that the publisher gave it up; empty: no column
-// tells. most is the largest number of attempts that a published row took; see AttemptsColumn.
+// shows. most is the largest number of attempts that a published row took; see AttemptsColumn.
 func (s *Shape) GivenUp(most string) string {
 	var either []string
 	if column, ok := s.AttemptsColumn(); ok && most != "" {

@@ -114,7 +114,7 @@ func (r *Reader) Read(ctx context.Context, s *Selection, after, upTo Tuple) *Row
 }
 
 // Next returns the next row: the columns of the stream, then those of the order. The bytes are
-// good until the next call. It returns nil at the end; Err says whether that is one.
+// good until the next call. It returns nil at the end; Err reports whether that is one.
 func (r *Rows) Next() (columns, order [][]byte) {
 	if r.result == nil {
 		r.close()

@@ -233,7 +233,7 @@ func TestHolder_LocksOutAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if err := other.Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "another one holds the lock: pid ") {
+	if err := other.Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "another session holds the lock: pid ") {
 		t.Errorf("the second: %v", err)
 	}
 	time.AfterFunc(300*time.Millisecond, h.Close) // as a command that ends while the next one begins

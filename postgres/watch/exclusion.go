@@ -48,7 +48,7 @@ func OpenExclusion(ctx context.Context, cfg postgres.Config, system string) (*Ex
 		return nil, err
 	}
 	x := &Exclusion{q: postgres.Querier{Ctx: ctx, Conn: conn}, system: system, askEvery: exclusionLook}
-	// The name is what another one is told about us.
+	// The name is what messages of other processes show of this one.
 	row, err := x.q.One(`SELECT pg_catalog.pg_backend_pid(), pg_catalog.set_config('application_name',
 		pg_catalog.left(pg_catalog.current_setting('application_name'), 55) || ' redrive', false)`)
 	if err != nil {
@@ -115,7 +115,7 @@ func (x *Exclusion) mayTake(slot string) error {
 	case err != nil:
 		return postgres.Classify("look at the lock on "+exclusionSubject(slot), err)
 	case row.Text(0) != row.Text(1):
-		return refuse(fmt.Sprintf("the slot belongs to database %q, and this is %q", row.Text(1), row.Text(0)), "correct the database in postgres.url: locks of another one keep nobody away")
+		return refuse(fmt.Sprintf("the slot belongs to database %q, and this is %q", row.Text(1), row.Text(0)), "correct the database in postgres.url: a lock in another database excludes nobody")
 	case row.Bool(2) && !x.Holds(slot):
 		return refuse("the server session of this connection already holds another client's lock", "a pooler is in between; connect to the server itself")
 	}

@@ -254,7 +254,7 @@ func (p *Probe) filters(q postgres.Querier, publication *catalog.PublicationRow,
 	return nil, err
 }
 
-// vanished tells a renamed table from a dropped one. A rename keeps the OID and
+// vanished distinguishes a renamed table from a dropped one. A rename keeps the OID and
 // the membership in the publication: its rows would keep coming, under a name
 // that nobody configured.
 func (p *Probe) vanished(q postgres.Querier, i int, table wal.Table) (drift, err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ErrTaken says that the slot has a relay, whose checkpoints stand.
+// ErrTaken means that the slot has a relay, whose checkpoints stand.
 var ErrTaken = errors.New("a relay has started on it meanwhile, and writes its own")
 
 // WriteFirst writes the first checkpoint of a slot for exactly-once, as the holder of the

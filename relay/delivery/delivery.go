@@ -235,7 +235,7 @@ func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection
 // Heartbeat sends the heartbeats of now. No position depends on them: one that fails is logged,
 // and rows that failed with it are recovered.
 func (d *Delivery) Heartbeat(now time.Time) {
-	if d.Failed() || d.sends.heartbeatOut.Load() { // brokers that are away for days get one
+	if d.Failed() || d.sends.heartbeatOut.Load() { // brokers that are unreachable for days get one
 		return
 	}
 	buf := new(record.Buffer)

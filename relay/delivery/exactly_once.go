@@ -125,7 +125,7 @@ func (x *exactlyOnce) Limit(lsn uint64) uint64 {
 }
 
 // advance moves the position to the end of a whole transaction, or to that of a
-// keep-alive. One that lies before the divided transaction leaves it as it is.
+// keep-alive. A position before the divided transaction leaves it as it is.
 func (x *exactlyOnce) advance(end wal.LSN) {
 	x.at.End = max(x.at.End, end)
 	if x.at.Part.Commit < end {

@@ -71,7 +71,7 @@ func TestExactly_KeepAlivesMoveThePositionForwards(t *testing.T) {
 	}
 }
 
-// A position lies behind a whole transaction wherever the batch has its end.
+// A position lies after a whole transaction wherever the batch has its end.
 func TestExactly_SendsTransactionsWhole(t *testing.T) {
 	rows := func(txns ...*wal.Txn) (rows []wal.Row) {
 		for i, txn := range txns {
@@ -90,7 +90,7 @@ func TestExactly_SendsTransactionsWhole(t *testing.T) {
 		want    []string
 	}{
 		{"one that ends where the batch does", &wal.Batch{Rows: rows(first, second), Through: 340}, 0, []string{"send r1 r2", "position 340"}},
-		{"one that goes on behind it", &wal.Batch{Rows: rows(first, open, open), Through: 320, Open: true}, 0,
+		{"one that goes on after it", &wal.Batch{Rows: rows(first, open, open), Through: 320, Open: true}, 0,
 			[]string{"send r1", "position 320", "send r2 r3", "position 320 and 3 of 350"}},
 		{"one that goes on and is alone", &wal.Batch{Rows: rows(open, open), Through: 320, Open: true}, 0, []string{"send r1 r2", "position 320 and 2 of 350"}},
 		{"one that was isolated", &wal.Batch{Rows: rows(first, second), Through: 340}, 330, []string{"send r1", "position 320", "send r2", "position 340"}},
@@ -130,8 +130,8 @@ func TestExactly_AStopCutsWhatWouldBeTriedAgain(t *testing.T) {
 		class sink.Class
 		cut   bool
 	}{
-		{"brokers that are away, at a stop", stopped, sink.Retry, true},
-		{"brokers that are away", t.Context(), sink.Retry, false},
+		{"unreachable brokers, at a stop", stopped, sink.Retry, true},
+		{"unreachable brokers", t.Context(), sink.Retry, false},
 		{"a fence, at a stop", stopped, sink.Blocked, false},
 	} {
 		x, _ := noted(300)

@@ -84,7 +84,7 @@ func (e *BlockedAtRowError) Unwrap() error { return e.Err }
 func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
 	d, m := x.d, x.d.m
 	if len(found) == 0 {
-		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonRefusedTogether, Err: errors.New("the brokers refused records together that they accept alone; trying smaller batches")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonRefusedTogether, Err: errors.New("the brokers rejected records in one batch that they accept one at a time; trying smaller batches")}
 	}
 	for i := range candidates {
 		f, is := found[i]

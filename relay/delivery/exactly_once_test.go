@@ -101,7 +101,7 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 	}
 }
 
-// What lies behind the checkpoint is not judged any more.
+// What lies after the checkpoint is not judged any more.
 func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
 	var v rejections
 	early, late := recordID{row: deadletter.Row{Commit: 120, Seq: 1}}, recordID{deadletter.Row{Commit: 320, Seq: 1}, 1}

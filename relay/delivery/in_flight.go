@@ -31,7 +31,7 @@ type InFlight struct {
 	confirmable atomic.Int64      // of them, those of transactions that may be confirmed
 	pending     atomic.Int64      // sends that are not durable, plus one while rows are left to route or held
 	through     atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
-	behind      checkpoint.Commit // of the first held row; written before through
+	remaining   checkpoint.Commit // of the first held row; written before through
 }
 
 // send is what one Send of the sink got of an in-flight batch.

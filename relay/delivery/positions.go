@@ -9,7 +9,7 @@ import (
 )
 
 // With position headers a record names the end of its transaction's commit record,
-// which the server tells only after the last row. So the rows of a transaction that
+// which the server sends only after the last row. So the rows of a transaction that
 // continues in the next batch are held until its commit was read; they count in the
 // window like all others. A transaction that does not fit is read through to its
 // end, without keeping any of it, and then once more from the slot: the second time
@@ -54,7 +54,7 @@ func (d *Delivery) holdBack(f *InFlight) {
 	for first > 0 && f.open(first-1) {
 		first--
 	}
-	f.behind = f.commitOf(first)
+	f.remaining = f.commitOf(first)
 	f.through.Store(uint64(f.batch.Through))
 	f.partial(f.pending.Load())
 }
@@ -64,7 +64,7 @@ func (d *Delivery) holdBack(f *InFlight) {
 // may have sent the rest and released the batch by then.
 func (f *InFlight) partial(left int64) {
 	if through := f.through.Load(); left == 1 && through != 0 {
-		f.ticket.Partial(wal.LSN(through), f.behind)
+		f.ticket.Partial(wal.LSN(through), f.remaining)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 // also between sessions, unless another relay has the slot.
 //
 // A row that cannot be read is known by what lies before it. Rows and commits come in
-// the same order in every session, so one that no session brought before lies behind
-// it. A keep-alive of any position may lie before it, unless it reaches bound.
+// the same order in every session, so one that no session brought before comes after
+// it. A keep-alive of any position may come before it, unless it reaches bound.
 //
 // It is guarded by the monitor's lock.
 type blockedRow struct {
@@ -92,7 +92,7 @@ func (b *Monitor) BlockedAt(row *wal.Row, rec *record.Record, of wal.Lineage, re
 	b.blockedRow = at
 }
 
-// Unread remembers where a session ended that cannot read on. One that did not get past
+// Unread remembers where a session ended that cannot read on. A session that did not get past
 // what an earlier one met has read no more than that.
 func (b *Monitor) Unread(of wal.Lineage, err error) {
 	b.mu.Lock()

@@ -22,7 +22,7 @@ func TestGoal(t *testing.T) {
 		"what was there at first":        {"caught_up", []Status{at(Streaming, "", 90, 100), at(Streaming, "", 100, 500)}, true},
 		"nobody looked at the server":    {"caught_up", []Status{at(Streaming, "", 0, 0)}, false},
 		"the server was looked at later": {"caught_up", []Status{at(Starting, "", 0, 0), at(Streaming, "", 99, 100)}, false},
-		"the brokers are away":           {"caught_up", []Status{at(Streaming, "kafka_unreachable", 100, 100)}, false},
+		"the brokers are unreachable":    {"caught_up", []Status{at(Streaming, "kafka_unreachable", 100, 100)}, false},
 		"another relay has the slot":     {"caught_up", []Status{at(Standby, "", 100, 100)}, false},
 		"a backlog of other tables":      {"caught_up", []Status{backlog}, false},
 	} {

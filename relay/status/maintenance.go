@@ -18,7 +18,7 @@ const (
 	JobPaused  JobState = "paused" // something is in the way: see the reason
 )
 
-// Maintenance is a job on the delivered rows of one table. What becomes of it never changes the
+// Maintenance is a job on the delivered rows of one table. What happens to it never changes the
 // state of the relay.
 type Maintenance struct {
 	Table   string   `json:"table"`

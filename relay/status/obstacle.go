@@ -33,7 +33,7 @@ type BlockedRow struct {
 // maxEventID bounds what is shown of an event id, which is a text of the table.
 const maxEventID = 100
 
-// shownRow is what an obstacle tells of a row. rec is nil where no record can be made of it.
+// shownRow is what an obstacle shows of a row. rec is nil where no record can be made of it.
 func shownRow(row *wal.Row, rec *record.Record) *BlockedRow {
 	name := deadletter.RowOf(row)
 	shown := &BlockedRow{Commit: Position(name.Commit), Number: name.Seq}

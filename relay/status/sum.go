@@ -61,9 +61,9 @@ func Sum(all []Status, names []string, now time.Time) Status {
 // add takes one shard's numbers into the sum.
 func (s *Status) add(one *Status) {
 	s.LSN.Server = max(s.LSN.Server, one.LSN.Server)
-	s.LSN.Received = behind(s.LSN.Received, one.LSN.Received)
-	s.LSN.Published = behind(s.LSN.Published, one.LSN.Published)
-	s.LSN.Confirmed = behind(s.LSN.Confirmed, one.LSN.Confirmed)
+	s.LSN.Received = lesser(s.LSN.Received, one.LSN.Received)
+	s.LSN.Published = lesser(s.LSN.Published, one.LSN.Published)
+	s.LSN.Confirmed = lesser(s.LSN.Confirmed, one.LSN.Confirmed)
 	s.LagBytes = max(s.LagBytes, one.LagBytes)
 	s.RetainedWALBytes = max(s.RetainedWALBytes, one.RetainedWALBytes)
 	s.LagSeconds = longer(s.LagSeconds, one.LagSeconds)
@@ -101,8 +101,8 @@ func (s *Status) add(one *Status) {
 	}
 }
 
-// behind is the lesser of two positions, of which zero is unknown.
-func behind(a, b Position) Position {
+// lesser is the lesser of two positions, of which zero is unknown.
+func lesser(a, b Position) Position {
 	if a == 0 || b == 0 {
 		return cmp.Or(a, b)
 	}

@@ -142,7 +142,7 @@ func NewDecoder(opt Options) *Decoder {
 	return d
 }
 
-// Expect tells which OID a configured table has in the catalog, so that a rename
+// Expect sets which OID a configured table has in the catalog, so that a rename
 // (which keeps the OID) or a replacement (which keeps the name) is noticed. The
 // types' names are remembered for relations of the stream. Without Expect a table
 // is known by its name alone. Call it before the first Decode.
@@ -390,7 +390,7 @@ func (d *Decoder) addRow(r *wal.Relation, own []byte, values []wal.Value, walSta
 }
 
 // message makes a row of a logical message with a configured prefix; its body is
-// the only column. One that is not transactional stands where it was written, on
+// the only column. A message that is not transactional stands where it was written, on
 // its own, whether or not its writer commits: it counts as a transaction of one
 // row, whose end the next position covers.
 func (d *Decoder) message(f *fields, walStart wal.LSN) error {

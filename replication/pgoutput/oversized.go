@@ -10,7 +10,7 @@ import (
 )
 
 // Oversized decides about a message over the limit, of which head is the beginning and
-// size the length. It refuses one that would become a row. One that is not delivered is
+// size the length. It refuses one that would become a row. A message that is not delivered is
 // counted as Decode does with the whole of it, and its body need not be read. counted is
 // false for one that has to be decoded, such as a relation; those are small.
 func (d *Decoder) Oversized(head []byte, size, limit int, walStart wal.LSN) (counted bool, err error) {
@@ -35,7 +35,7 @@ func (d *Decoder) Oversized(head []byte, size, limit int, walStart wal.LSN) (cou
 	}
 }
 
-// RowAhead is the place of whatever comes next, as far as the transaction in hand tells it; nil
+// RowAhead is the place of whatever comes next, as far as the transaction in hand has it; nil
 // outside one.
 func (d *Decoder) RowAhead() *fault.Row {
 	if !d.open {

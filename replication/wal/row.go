@@ -37,7 +37,7 @@ type Column struct {
 }
 
 // Relation is one version of a table's shape. It is immutable: a changed table
-// gets a new Relation, so a pointer comparison tells whether the shape changed.
+// gets a new Relation, so comparing pointers shows whether the shape changed.
 type Relation struct {
 	OID       uint32
 	Namespace string

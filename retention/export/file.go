@@ -22,7 +22,7 @@ type Header struct {
 	Slice    string   `json:"slice"` // when it begins
 	Columns  []Column `json:"columns"`
 	Slots    []string `json:"slots"`    // that have passed the rows
-	Position string   `json:"position"` // end of the WAL, behind all of the rows
+	Position string   `json:"position"` // end of the WAL, past all of the rows
 }
 
 // Column is one of a table.

@@ -14,7 +14,7 @@ import (
 // Folder is a directory of this machine that holds the files.
 type Folder struct{ root string }
 
-// OpenFolder wants a directory that is there. A path that is mistyped makes none.
+// OpenFolder requires a directory that is there. A path that is mistyped makes none.
 func OpenFolder(path string) (*Folder, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -227,7 +227,7 @@ func daysIn(year, month int64) int64 {
 	return int64(time.Date(int(year), time.Month(month+1), 0, 0, 0, 0, 0, time.UTC).Day())
 }
 
-// digitFollows tells a space before a time of day from the one of ` BC`.
+// digitFollows distinguishes a space before a time of day from the one of ` BC`.
 func (p *timeParser) digitFollows() bool {
 	return p.at+1 < len(p.text) && p.text[p.at+1] >= '0' && p.text[p.at+1] <= '9'
 }

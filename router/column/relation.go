@@ -57,7 +57,7 @@ func Missing(rel *wal.Relation, name string) error {
 	return &record.ColumnError{Column: name, Err: fmt.Errorf("table %s has no column %q%s", TableName(rel), name, hint)}
 }
 
-// HiddenColumn tells why the stream lacks a column that the table has.
+// HiddenColumn explains why the stream lacks a column that the table has.
 func HiddenColumn(rel *wal.Relation, name string) error {
 	why, way, _ := strings.Cut(rel.Hidden[name], "; ")
 	return advice.Give(fmt.Errorf("column %q of table %s %s", name, TableName(rel), why), way)
@@ -88,7 +88,7 @@ func List(rel *wal.Relation) string {
 // MessageBody is the column of a logical message.
 const MessageBody = "body"
 
-// IsMessages tells logical messages from a table, which has an OID.
+// IsMessages distinguishes logical messages from a table, which has an OID.
 func IsMessages(rel *wal.Relation) bool { return rel.OID == 0 && rel.Namespace == "message" }
 
 // Normal makes spellings of one name equal: event_type, eventType, EventType.

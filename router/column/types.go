@@ -41,7 +41,7 @@ type Type struct {
 	Names []string
 	Form  Form
 
-	// exact says that the text form can be made from the binary form, byte for
+	// exact: the text form can be made from the binary form, byte for
 	// byte as the server writes it under DateStyle ISO and TimeZone UTC. read
 	// makes it; nil when the two are the same bytes.
 	exact bool

@@ -41,7 +41,7 @@ var javaPresets = []Preset{
 			textHeaders: true,
 			Value:       format.Eventuate,
 			noteIf: map[string]string{
-				"dbid": "column dbid: where the database makes the ids, a row has neither id nor the header ID that consumers of Tram ask for; have the application make them",
+				"dbid": "column dbid: if the database generates the ids, a row has neither an id nor the header ID that consumers of Tram need; have the application generate them",
 			},
 		},
 	},

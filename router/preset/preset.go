@@ -59,7 +59,7 @@ type framework struct {
 	noteIf map[string]string // the same, for tables that have the column
 }
 
-// Named tells the presets of frameworks and recipes from the generic ones.
+// Named distinguishes the presets of frameworks and recipes from the generic ones.
 func (p *Preset) Named() bool { return p.explicit || p.signature != nil }
 
 // Header adds a header after id when its column is there and not NULL.

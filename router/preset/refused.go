@@ -55,7 +55,7 @@ var refusals = []refusal{
 	{
 		name: "outboxer", framework: "outboxer",
 		columns: [][]string{{"id", "status", "messageabletype", "messageableid"}},
-		why:     "a row only points at a record of another table and holds no payload",
+		why:     "a row only refers to a record of another table and holds no payload",
 		instead: "write the event itself into an outbox table (cdc-relay setup --create-table)",
 	},
 	{
@@ -72,7 +72,7 @@ var refusals = []refusal{
 	},
 }
 
-// refused tells whether the table is one of those, and what to do instead.
+// refused reports whether the table is one of those, and what to do instead.
 func refused(rel *wal.Relation) error {
 	for i := range refusals {
 		r := &refusals[i]
@@ -84,7 +84,7 @@ func refused(rel *wal.Relation) error {
 	return nil
 }
 
-// RefusedName says why there is no preset of that name; nil when there is
+// RefusedName explains why there is no preset of that name; nil when there is
 // nothing to say.
 func RefusedName(name string) error {
 	for i := range refusals {

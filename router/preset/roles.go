@@ -35,7 +35,7 @@ func (r Role) Key() string {
 	return "columns." + r.String()
 }
 
-// recognised lists names by which a column tells its role, normalised. No
+// recognised lists names by which a column's role is recognised, normalised. No
 // preset maps the timestamp, so it has none.
 var recognised = [RoleCount][]string{
 	RoleID:      {"id", "eventid", "messageid", "uuid"},

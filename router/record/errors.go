@@ -66,7 +66,7 @@ func RejectBinary(column string) error {
 	return &rejection{reason: fault.ReasonSchema, column: column, what: fmt.Sprintf("column %q %v", column, ErrBinary), cause: ErrBinary}
 }
 
-// Reject says why a row gives no record, for one of the reasons; an empty column
+// Reject explains why a row gives no record, for one of the reasons; an empty column
 // blames none.
 func Reject(reason, column, format string, args ...any) error {
 	return &rejection{reason: reason, column: column, what: fmt.Sprintf(format, args...)}

@@ -18,7 +18,7 @@ const (
 // HeaderReplay is on a record that was sent again on purpose, and names the run.
 const HeaderReplay = "cdc-relay-replay"
 
-// HeaderBackfill is on a record of an old row that was sent beside a relay at work, possibly behind
+// HeaderBackfill is on a record of an old row that was sent beside a running relay, possibly after
 // newer ones of its key, and names the run.
 const HeaderBackfill = "cdc-relay-backfill"
 

@@ -84,7 +84,7 @@ var (
 func (b *Buffer) Size() int { return len(b.Records)*recordSize + b.used }
 
 // Reserve makes room for n records more, so that Records grows to no more than is
-// needed. An empty buffer that is told of few takes less memory for them.
+// needed. An empty buffer takes less memory where few are reserved.
 func (b *Buffer) Reserve(n int) {
 	b.few = len(b.Records) == 0 && n <= fewRecords
 	if cap(b.Records)-len(b.Records) < n {
@@ -151,7 +151,7 @@ func (b *Buffer) DropHeaders() {
 	b.headers = b.headers[:b.first]
 }
 
-// Tail returns an empty slice with room for at least n bytes behind the bytes in
+// Tail returns an empty slice with room for at least n bytes after the bytes in
 // use. Append to it, then hand it to Claim, before the next call of Tail or Claim.
 func (b *Buffer) Tail(n int) []byte {
 	if n > byteChunk || b.few && n > fewBytes {

@@ -14,7 +14,7 @@ import (
 )
 
 // Template is text with `${name}` in it. A name is a column, `column#/pointer`,
-// or, in a topic, a group of topic_regex; filters follow it in order, each behind
+// or, in a topic, a group of topic_regex; filters follow it in order, each after
 // a bar: `lower`, `upper`, `topic` (a hyphen for each character that no topic may
 // have), `default:text` (for NULL and for empty). `$${` stands for `${`; a dollar
 // before anything else stands for itself.
@@ -110,7 +110,7 @@ func parsePart(inner string) (Part, error) {
 	return p, nil
 }
 
-// Is tells a template from the name of a column.
+// Is distinguishes a template from the name of a column.
 func Is(s string) bool { return strings.Contains(s, "${") }
 
 // Names are those that the template uses, in order.

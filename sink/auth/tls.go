@@ -78,7 +78,7 @@ func (c *securedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close says no farewell: it would wait behind what is not sent, which is discarded.
+// Close sends no farewell: it would wait for what is not sent yet, which is discarded.
 func (c *securedConn) Close() error { return c.NetConn().Close() }
 
 // certificateAlerts are what a peer answers to a certificate, or to none, that it

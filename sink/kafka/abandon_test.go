@@ -14,7 +14,7 @@ import (
 )
 
 // A request that was on its way when it was given up, in a broker that was slow or in
-// something between that buffers, lands behind what was sent after it. The brokers have
+// something between that buffers, lands after what was sent after it. The brokers have
 // to refuse it.
 func TestKafka_WhatWasAbandonedIsRefusedBehindNewerRecords(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
@@ -47,7 +47,7 @@ func TestKafka_WhatWasAbandonedIsRefusedBehindNewerRecords(t *testing.T) {
 	}
 	await(t, send(k, some(1, 3)))
 	close(release)
-	// The next request of the partition comes behind the old one, which is handled now.
+	// The next request of the partition comes after the old one, which is handled now.
 	await(t, send(k, some(4, 1)), send(k, some(5, 1)))
 	var values []string
 	for _, d := range read(t, c, "orders") {

@@ -41,7 +41,7 @@ func some(first, n int) []record.Record {
 	return records
 }
 
-// send gives records to the sink and returns what becomes of them.
+// send gives records to the sink and returns what happens to them.
 func send(s sink.Sink, records []record.Record) <-chan error {
 	done := make(chan error, 1)
 	s.Send(context.Background(), records, func(err error) { done <- err })

@@ -24,5 +24,5 @@ func (k *Sink) SetClock(now func() time.Time) { k.now = now }
 // IdleTime is idleTime.
 const IdleTime = idleTime
 
-// Awaiting says whether Send waits for records it gave to the client.
+// Awaiting reports whether Send waits for records it gave to the client.
 func (k *Sink) Awaiting() bool { return k.awaiting.Load() }

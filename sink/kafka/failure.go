@@ -49,7 +49,7 @@ func (e *sizeError) Classify(found error) *sink.Error {
 	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonRecordTooLarge, Err: found}
 }
 
-// interruptedError says that the caller's context ended.
+// interruptedError is the error where the caller's context ended.
 type interruptedError struct{ err error }
 
 func (e *interruptedError) Error() string {

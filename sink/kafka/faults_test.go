@@ -205,7 +205,7 @@ func TestKafka_BlocksOnADeletedTopic(t *testing.T) {
 }
 
 // Send may be left although the topic of one of its records is still looked for:
-// that record stays with the sink, those behind it fail.
+// that record stays with the sink, those after it fail.
 func TestKafka_LeavesSendWhileATopicIsLookedFor(t *testing.T) {
 	c := cluster(t)
 	k := open(t, c, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A real broker that forgot the producer refuses a record. It would take the one behind it,
+// A real broker that forgot the producer refuses a record. It would take the one after it,
 // if that were on its way.
 func TestKafka_ABrokerThatForgotTheProducerTakesNothingBehindARefusedRecord(t *testing.T) {
 	brokers := harness.OwnKafka(t, map[string]string{"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "100"})

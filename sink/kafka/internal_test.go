@@ -26,7 +26,7 @@ func quiet(t *testing.T) *Sink {
 	return k
 }
 
-// A broker that forgot the producer takes any sequence, and so a record behind a
+// A broker that forgot the producer takes any sequence, and so a record after a
 // refused one. The caller has to send both again.
 func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	k := quiet(t)

@@ -14,7 +14,7 @@ import (
 const repeatAfter = 30 * time.Second
 
 // clientLog writes the client's warnings and errors. Its loops say the same
-// again at every try while brokers are away: such lines are written once in a
+// again at every try while brokers are unreachable: such lines are written once in a
 // while, with how many were left out.
 type clientLog struct {
 	*kzerolog.Logger

@@ -82,7 +82,7 @@ func read(t testing.TB, c *kfake.Cluster, topic string) []sinktest.Delivered {
 	return all
 }
 
-// holds says whether a produce request has a record with the value.
+// holds reports whether a produce request has a record with the value.
 func holds(value string) func(kmsg.Request) bool {
 	return func(request kmsg.Request) bool {
 		produce, ok := request.(*kmsg.ProduceRequest)

@@ -250,7 +250,7 @@ func mentions(text string, all []string) bool {
 	return true
 }
 
-// An open transaction of somebody else in the topic hides what lies behind it from
+// An open transaction of somebody else in the topic hides what lies after it from
 // readers of committed records: Open says so instead of taking an older position.
 func TestTransactional_WaitsForAnotherSlotsOpenTransaction(t *testing.T) {
 	t.Parallel()

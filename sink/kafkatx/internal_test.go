@@ -93,7 +93,7 @@ func TestTransactionalConfig_CommentsStateTheDefaults(t *testing.T) {
 }
 
 // A busy database beside a quiet outbox moves the position all the time, also while the
-// producer session waits for brokers that are away.
+// producer session waits for brokers that are unreachable.
 func TestProducerSession_KeepsOnePositionOfThoseThatWait(t *testing.T) {
 	s := &Sink{session: newProducerSession(nil, nil, sink.Holder{})} // its goroutine takes nothing
 	const marks = 1000

@@ -205,7 +205,7 @@ func (t *Sink) smaller() {
 	}
 	t.batch.Store(max(1, batch/4))
 	t.log.Warn().Int64("bytes", t.batch.Load()).
-		Msg("the brokers refuse records together that they accept alone; continuing with smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
+		Msg("the brokers reject records in one batch that they accept one at a time; continuing with smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
 }
 
 // bisection finds the records that brokers refuse, in transactions that are aborted.

@@ -79,7 +79,7 @@ func (n *producerSession) put(s step) error {
 }
 
 // supersedes puts a position into the place of the one that waits right before it. So a busy
-// database beside a quiet outbox costs no memory, however long the brokers are away.
+// database beside a quiet outbox costs no memory, however long the brokers are unreachable.
 func (n *producerSession) supersedes(s *step) bool {
 	if len(n.queue) == 0 || s.position == nil || !s.position.Whole {
 		return false
@@ -200,7 +200,7 @@ func (n *producerSession) begin() error {
 	return nil
 }
 
-// due reports whether to end the transaction. idle says that nothing waits behind it.
+// due reports whether to end the transaction. idle: nothing waits for the next one.
 //
 // At an idle tip a record does not wait, unless the last transaction ended less than
 // an interval ago: what comes together is then committed together.

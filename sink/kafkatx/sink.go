@@ -30,7 +30,7 @@ import (
 //     stream. A transaction ends at such a position and nowhere else.
 //  3. done(nil) means committed. Anything else is a *FailedError with every record of
 //     its Send, and from then on nothing is taken until Open. Some of what failed may
-//     be committed all the same, when the brokers did not say what became of the last
+//     be committed all the same, when the brokers did not say what happened to the last
 //     transaction: only Open knows.
 //
 // One goroutine calls Open, Send, Mark, Seal, Finish and FindRejected.

@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
-// A record that fails holds back what was sent behind it, until Resume.
+// A record that fails holds back what was sent after it, until Resume.
 func ExampleRecorder() {
 	var recorder sinktest.Recorder
 	recorder.Decide(func(r *record.Record) sinktest.Verdict {
@@ -44,7 +44,7 @@ func ExampleRecorder() {
 	}
 	// Output:
 	// bad: orders has another leader
-	// later: held back behind a failed record
+	// later: held back after a failed record
 	// all durable
 	// orders 42 first
 	// orders 42 bad

@@ -92,14 +92,14 @@ func closeSubject(t *testing.T, s Subject) {
 	}
 }
 
-// Outcome is what became of one Send.
+// Outcome is what happened to one Send.
 type Outcome struct {
 	err  error
 	done chan struct{}
 	runs chan struct{}
 }
 
-// Deliver sends the records and returns at once; Wait tells the outcome.
+// Deliver sends the records and returns at once; Wait returns the outcome.
 func Deliver(ctx context.Context, s sink.Sink, records []record.Record) *Outcome {
 	o := &Outcome{done: make(chan struct{}), runs: make(chan struct{}, 1)}
 	s.Send(ctx, records, func(err error) {
@@ -274,7 +274,7 @@ func haltsUntilResume(t *testing.T, s Subject) {
 	}
 }
 
-// Nothing behind the refused record may become durable before it, however many
+// Nothing after the refused record may become durable before it, however many
 // Sends are under way. The caller does what the contract asks for.
 func nothingOvertakesARefusedRecord(t *testing.T, s Subject) {
 	const sends, each = 40, 25

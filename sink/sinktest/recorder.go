@@ -26,7 +26,7 @@ type Delivered struct {
 	Ordinal uint64
 }
 
-// Verdict is what becomes of one record.
+// Verdict is what happens to one record.
 type Verdict struct {
 	// Failure, when set, is reported; its Index is filled in.
 	Failure *sink.Failure
@@ -79,7 +79,7 @@ type batch struct {
 	failures []sink.Failure
 }
 
-// Decide sets what becomes of each record at its turn, nil delivers all. decide
+// Decide sets what happens to each record at its turn, nil delivers all. decide
 // runs once for each try of a record that is not held back, under the lock: it
 // must not call the Recorder.
 func (r *Recorder) Decide(decide func(*record.Record) Verdict) {
@@ -97,7 +97,7 @@ func (r *Recorder) delays(delay func() time.Duration) {
 	r.mu.Unlock()
 }
 
-// Scatter makes records with other keys durable that were handed over behind a
+// Scatter makes records with other keys durable that were handed over after a
 // failed one, as happens when they lie on other partitions.
 func (r *Recorder) Scatter(on bool) {
 	r.mu.Lock()
@@ -333,7 +333,7 @@ func (r *Recorder) try(f *batch) (failed bool) {
 	return true
 }
 
-// halt is the end of everything handed over: what waits behind the failed record
+// halt is the end of everything handed over: what waits after the failed record
 // fails too, or, scattered, becomes durable when its key has not failed.
 func (r *Recorder) halt() []*batch {
 	r.halted = true

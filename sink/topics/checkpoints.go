@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// VerifyCheckpointTopic wants a checkpoint topic to keep the last record of each key, in
+// VerifyCheckpointTopic requires a checkpoint topic to keep the last record of each key, in
 // one order. The error is a *Error.
 func VerifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string) error {
 	refuse := func(format string, args ...any) error {

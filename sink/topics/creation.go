@@ -97,7 +97,7 @@ func (c *Creator) Repair(ctx context.Context, client *kgo.Client, missing, delet
 	}
 }
 
-// lookAt tells a topic that was recreated from one that is just gone.
+// lookAt distinguishes a topic that was recreated from one that is just gone.
 func (c *Creator) lookAt(ctx context.Context, client *kgo.Client, names []string) {
 	found, err := kadm.NewClient(client).ListTopics(ctx, names...)
 	if err != nil {

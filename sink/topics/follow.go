@@ -355,7 +355,7 @@ func pollFor(ctx context.Context, client *kgo.Client, d time.Duration) kgo.Fetch
 }
 
 // dropUnreadable drops partitions without a readable record between next and end. Their records
-// were aborted, and the client passes over those silently. While an open transaction lies behind
+// were aborted, and the client passes over those silently. While an open transaction lies after
 // them, there is no other sign.
 func dropUnreadable(ctx context.Context, client *kgo.Client, topic string, next, ends map[int32]int64) {
 	admin := kadm.NewClient(client)

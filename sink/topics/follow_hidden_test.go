@@ -60,7 +60,7 @@ func client(t *testing.T, c *kfake.Cluster, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// A letter lies behind the transaction of another pipeline that is not over. It counts, and
+// A letter lies after the transaction of another pipeline that is not over. It counts, and
 // nobody who reads what is committed sees it.
 func TestFollower_WaitsForWhatATransactionHides(t *testing.T) {
 	for name, end := range map[string]kgo.TransactionEndTry{"committed": kgo.TryCommit, "aborted": kgo.TryAbort} {

@@ -14,7 +14,7 @@ import (
 
 // The last record that is committed so far may be one that nobody sees: another producer's
 // transaction hides the end of the aborted one that it belongs to. The reading ends with the
-// first record behind it.
+// first record after it.
 func TestReadTopic_EndsWhereTheLastRecordWasAborted(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "letters"))
 	first, second := client(t, c, kgo.TransactionalID("first")), client(t, c, kgo.TransactionalID("second"))

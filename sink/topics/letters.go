@@ -23,7 +23,7 @@ func RefuseLetters(topic, policy string) *sink.Error {
 		fmt.Sprintf("set it to delete: kafka-configs.sh --alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", topic))}
 }
 
-// VerifyLetterTopic wants the dead-letter topic to keep every record. A topic that does not
+// VerifyLetterTopic requires the dead-letter topic to keep every record. A topic that does not
 // exist, or whose settings we may not read, is not judged.
 func VerifyLetterTopic(ctx context.Context, admin *kadm.Client, topic string) error {
 	configs, err := admin.DescribeTopicConfigs(ctx, topic)

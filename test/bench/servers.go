@@ -286,7 +286,7 @@ func (b *bench) leave() {
 	b.results.Missing = b.missing
 }
 
-// refuse says why a contestant has no figure in a suite; it takes part in none after it.
+// refuse explains why a contestant has no figure in a suite; it takes part in none after it.
 func (b *bench) refuse(suite string, c contestant, err error) {
 	fmt.Printf("   %-18s no figure: %v\n", c.name, err)
 	b.missing[c.name] = suite + ": " + err.Error()

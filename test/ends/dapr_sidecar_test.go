@@ -47,7 +47,7 @@ func TestDapr_Sidecar(t *testing.T) {
 		relay.kill()
 		sidecar.kill()
 		relay, sidecar = f.relay(t), start()
-		// Events fail for a while: they come again, before those behind them.
+		// Events fail for a while: they come again, before those after them.
 		f.DB.Exec(t, "ALTER TABLE ledger RENAME TO away")
 		<-time.After(time.Second)
 		f.DB.Exec(t, "ALTER TABLE away RENAME TO ledger")

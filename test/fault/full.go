@@ -318,7 +318,7 @@ func stepsOf(guarantee string) []Action {
 	return actions
 }
 
-// stepGap is from one step to the next; what takes longer delays those behind it.
+// stepGap is from one step to the next; what takes longer delays those after it.
 var stepGap = map[string]time.Duration{atLeastOnce: 1500 * time.Millisecond, exactlyOnce: time.Second}
 
 // stepFails makes the next relay die at a failpoint and waits until it did.

@@ -53,7 +53,7 @@ var lostKinds = []*kind{
 }
 
 // lose drops packets for as long as the fault lasts. Writers pause just before the end:
-// records that land behind newer ones then are the last ones of their keys for a while.
+// records that land after newer ones then are the last ones of their keys for a while.
 // The kernel sends again at most as long after the fault as that lasted.
 func lose(postgres, brokers, leader bool) func(context.Context, *world, *Done) error {
 	return func(ctx context.Context, w *world, d *Done) error {

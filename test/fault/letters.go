@@ -155,7 +155,7 @@ var everyLetter = []string{"--all", "--yes", "--set", "kafka.max_message_bytes=4
 func (w *world) waiting(ctx context.Context) ([]listed, error) {
 	args := append(append([]string{"deadletter", "list"}, w.relays.args...), "--source", "own", "--json", "--limit", "1000")
 	code, out, err := w.command(ctx, 0, args...)
-	if err != nil || code != 0 { // the brokers are away
+	if err != nil || code != 0 { // the brokers are unreachable
 		return nil, err
 	}
 	var answer struct{ Letters []listed }

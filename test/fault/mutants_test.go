@@ -11,7 +11,7 @@ import (
 )
 
 // A planted bug whose patch is stale, or makes no program, is a failure of its own. It hides
-// nothing of those behind it.
+// nothing of those after it.
 func TestMutate_GoesOnPastWhatCannotBePlanted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds and tests the program three times")

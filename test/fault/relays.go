@@ -175,7 +175,7 @@ func (r *relays) logEnd(p *place) string {
 	return string(text)
 }
 
-// signal sends one to the relay at a place, and says whether there was one.
+// signal sends one to the relay at a place, and reports whether there was one.
 func (r *relays) signal(n int, s syscall.Signal, ends bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -185,7 +185,7 @@ func TestTarget_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
 }
 
 // A COPY of which a part was delivered when the relay was told to stop at once: the
-// brokers are away, so that its drain lasts until the second signal.
+// brokers are unreachable, so that its drain lasts until the second signal.
 func TestTarget_CopyCutByASecondSIGTERMLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		beside(t)
@@ -202,7 +202,7 @@ func TestTarget_CopyCutByASecondSIGTERMLosesNothing(t *testing.T) {
 			before := delivered(brokers, w.Topic())
 			takeAwayAfter(brokers, window+random.IntN(some)) // more than a window: a part is acknowledged
 			copyRows(t, p, w, n)
-			relaytest.Eventually(t, "the brokers are away", func() (bool, string) { return brokers.Fake.Away(), running.Output() })
+			relaytest.Eventually(t, "the brokers are unreachable", func() (bool, string) { return brokers.Fake.Away(), running.Output() })
 			if code := hurry(t, running); code == 1 {
 				cut++
 			} else {

@@ -66,7 +66,7 @@ func limitedGroup(t *testing.T, limit int) (prefix []string, killed func() strin
 }
 
 // A container of 64 MiB is enough, with the settings that nobody touched: for a backlog
-// of many times that, and while the brokers are away.
+// of many times that, and while the brokers are unreachable.
 func TestMemory_FitsIntoAContainer(t *testing.T) {
 	prefix, killed := limitedGroup(t, 64<<20)
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{Discard: true})

@@ -142,7 +142,7 @@ func TestPositionHeaders_NameEveryRowOfTheStream(t *testing.T) {
 			for seq := 1; seq <= size; seq, at = seq+1, at+1 {
 				lsn, n := position(t, records[at])
 				if seq == 1 && lsn <= last || seq > 1 && lsn != last || n != seq || lsn > ends[txn] {
-					t.Fatalf("record %d: %s/%d, want row %d of a transaction that ends behind %s and up to %s", at, lsn, n, seq, last, ends[txn])
+					t.Fatalf("record %d: %s/%d, want row %d of a transaction that ends after %s and up to %s", at, lsn, n, seq, last, ends[txn])
 				}
 				last = lsn
 			}

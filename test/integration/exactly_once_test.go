@@ -119,7 +119,7 @@ func TestExactlyOnce_StopsDuplicateNothing(t *testing.T) {
 	verifyOnce(t, p, w)
 }
 
-// A transaction larger than the window is divided, and goes on behind the last row
+// A transaction larger than the window is divided, and goes on after the last row
 // that was committed.
 func TestExactlyOnce_ALargeTransactionIsGoneOnWith(t *testing.T) {
 	t.Parallel()
@@ -206,7 +206,7 @@ func (g *gate) closeAfter(records int) (open func()) {
 	}
 }
 
-// Positions of keep-alives are confirmed behind a checkpoint.
+// Positions of keep-alives are confirmed after a checkpoint.
 func TestExactlyOnce_AnIdleOutboxHoldsNoWALBack(t *testing.T) {
 	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)

@@ -14,7 +14,7 @@ import (
 
 // A key is parked when the primary is lost, and stays parked on the promoted standby, for the
 // relay that saw the failover and for one that starts after it. Re-driven, its rows of both
-// timelines are in order, and the rows that follow come behind them.
+// timelines are in order, and the rows that follow come after them.
 func TestFailover_ParkedKeysStayParked(t *testing.T) {
 	t.Parallel()
 	for _, version := range harness.Versions() {

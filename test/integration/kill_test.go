@@ -37,7 +37,7 @@ func TestKill_LosesNothingAndKeepsOrder(t *testing.T) {
 }
 
 // killAtWork starts the relay, gives it a burst and kills it at a random moment.
-// It says whether the relay had not confirmed everything then.
+// It reports whether the relay had not confirmed everything then.
 func killAtWork(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload, random *rand.Rand) bool {
 	t.Helper()
 	running := p.Exec(t, "run")

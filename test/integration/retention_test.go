@@ -269,7 +269,7 @@ func TestRetention_OneProcessAtATime(t *testing.T) {
 		return harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox") < 2000, first.Output()
 	})
 	second := p.Exec(t, "retention", "--once")
-	if code := second.Wait(t); code != 1 || !strings.Contains(second.Output(), "another one holds the lock: pid ") {
+	if code := second.Wait(t); code != 1 || !strings.Contains(second.Output(), "another session holds the lock: pid ") {
 		t.Errorf("the second one ended with %d: %s", code, second.Output())
 	}
 	first.Terminate(t)

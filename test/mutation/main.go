@@ -235,7 +235,7 @@ func readEquivalents(text string) (map[place]bool, error) {
 	return known, nil
 }
 
-// outcome is what became of a target's changes.
+// outcome is what happened to a target's changes.
 type outcome struct {
 	noticed, uncovered, equivalent int
 	hung                           int // of noticed: the tests took too long

@@ -261,7 +261,7 @@ func (p *player) start(ctx context.Context) error {
 	return nil
 }
 
-// over says whether the relay ended by itself, and keeps why.
+// over reports whether the relay ended by itself, and keeps why.
 func (p *player) over() bool {
 	if p.relay == nil {
 		return true

@@ -19,7 +19,7 @@ const (
 	leftOut       = 10
 )
 
-// What becomes of a date and a timestamp of infinity.
+// What happens to a date and a timestamp of infinity.
 var (
 	infiniteElementDay      = java.DayNumber(292_278_994, 8, 16)
 	minusInfiniteElementDay = java.DayNumber(292_269_055, 12, 2)

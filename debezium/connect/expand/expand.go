@@ -8,7 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
 )
 
-// Outcome is what became of a payload under table.expand.json.payload.
+// Outcome is what happened to a payload under table.expand.json.payload.
 type Outcome uint8
 
 // The outcomes.

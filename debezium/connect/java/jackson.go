@@ -1,7 +1,7 @@
 package java
 
 // escapes says how Jackson writes a byte below U+0080: 0 as it is, u as \u00XX,
-// else the letter behind a backslash.
+// else the letter after a backslash.
 var escapes = func() (t [128]byte) {
 	for i := range ' ' {
 		t[i] = 'u'

@@ -45,7 +45,7 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 			digits, exp = e[:i], e[i+1:]
 		}
 	}
-	// Java wants two digits, and of the numbers that need one only it takes the two
+	// Java requires two digits, and of the numbers that need one only it takes the two
 	// digits nearest to the value. That differs from appending 0 for the smallest
 	// subnormals alone: 4.9E-324 and not 5.0E-324.
 	if one := digits[0] == '-' && len(digits) == 2 || len(digits) == 1; one {

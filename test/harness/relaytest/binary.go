@@ -126,7 +126,7 @@ func (p *Process) Wait(t testing.TB) int {
 	}
 }
 
-// Ended says whether it has.
+// Ended reports whether it has.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:

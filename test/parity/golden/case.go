@@ -69,12 +69,12 @@ func (p *pattern) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Matches says whether the pattern is given and fits.
+// Matches reports whether the pattern is given and fits.
 func (p pattern) Matches(topic string) bool { return p.Regexp != nil && p.MatchString(topic) }
 
 type patterns []pattern
 
-// Matches says whether one of them fits.
+// Matches reports whether one of them fits.
 func (p patterns) Matches(topic string) bool {
 	return slices.ContainsFunc(p, func(one pattern) bool { return one.Matches(topic) })
 }

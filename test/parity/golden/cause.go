@@ -44,7 +44,7 @@ var rules = []rule{
 
 // Unnamed says which part of Debezium's cause an error of ours does not name;
 // empty when it names all, and when the cause has a form that no rule knows. rule
-// says whether one did.
+// reports whether one did.
 func Unnamed(debezium, ours string) (missing string, known bool) {
 	for _, r := range rules {
 		groups := r.form.FindStringSubmatchIndex(debezium)

@@ -18,7 +18,7 @@ func (c *Case) Compare(got []Record) string {
 	return c.compare(want, got)
 }
 
-// Contains says whether got has, in each topic, all that the case expects, and
+// Contains reports whether got has, in each topic, all that the case expects, and
 // maybe more behind it.
 func (c *Case) Contains(got []Record) bool {
 	have := byTopic(c.Collapse(got))
@@ -30,7 +30,7 @@ func (c *Case) Contains(got []Record) bool {
 	return true
 }
 
-// Begins says whether got is, in each topic, what the case expects up to some
+// Begins reports whether got is, in each topic, what the case expects up to some
 // record.
 func (c *Case) Begins(got []Record) bool {
 	want := byTopic(c.Records)
