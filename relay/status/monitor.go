@@ -570,8 +570,8 @@ func (b *Monitor) Status() Status {
 		showSession(&st, b.session, now)
 	}
 	b.showSlot(&st)
-	if b.silent && b.session == nil {
-		st.LSN.Server = 0 // it may be anywhere by now
+	if b.silent && b.session == nil { // anything may have become of it by now
+		st.LSN.Server, st.SlotState, st.RetainedWALBytes = 0, nil, 0
 	}
 	st.LagBytes = max(0, int64(st.LSN.Server)-int64(st.LSN.Confirmed))
 	if lag, known := b.lag(now); known {

@@ -1,11 +1,13 @@
 package status
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // Obstacle is what keeps the relay from going on, for those who act upon it. Keys and values of
@@ -28,6 +30,21 @@ type BlockedRow struct {
 	Topic   string   `json:"topic,omitempty"`
 	EventID string   `json:"event_id,omitempty"`
 	Bytes   int      `json:"bytes,omitempty"` // of its record: key, value and headers
+}
+
+// Name is the row for a line of a log: its place, and its table where that is known.
+func (r *BlockedRow) Name() string {
+	row := "a row"
+	if r.Number != 0 {
+		row = "row " + strconv.FormatUint(r.Number, 10)
+	}
+	if r.Commit != 0 {
+		row += " of the transaction committing at " + wal.LSN(r.Commit).String()
+	}
+	if r.Table != "" {
+		row += " (" + wording.Printable(r.Table) + ")"
+	}
+	return row
 }
 
 // maxEventID bounds what is shown of an event id, which is a text of the table.
@@ -71,6 +88,9 @@ func (b *Monitor) Waits(next time.Time) {
 
 // obstacle is nil while nothing stands in the way. Call it with the lock held.
 func (b *Monitor) obstacle(st *Status) *Obstacle {
+	if at := b.blockedRow; at != nil && st.State == Stopping { // which has no reason of its own
+		return &Obstacle{Reason: at.reason, Since: at.since, Slot: b.of.Slot, Attempts: b.tries.failed, Row: at.shown}
+	}
 	if st.Reason == "" || st.State == Standby || st.State == Stopping {
 		return nil
 	}
