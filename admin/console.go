@@ -184,7 +184,7 @@ func (c *Console) facts(st *status.Status) ways.Facts {
 	if o := st.Obstacle; o != nil {
 		f.Slot = o.Slot
 		if o.Row != nil {
-			f.Table, f.Topic, f.Bytes = o.Row.Table, o.Row.Topic, o.Row.Bytes
+			f.Table, f.Topic, f.Bytes, f.OwnLimit = o.Row.Table, o.Row.Topic, o.Row.Bytes, o.Row.Limit > 0
 			if o.Row.Commit != 0 {
 				at, _ := (o.Row.Commit + 1).MarshalText()
 				f.Position = string(at)

@@ -121,7 +121,7 @@ function level(st) {
 
 function walLasts(st) {
   const slot = st.slot_state;
-  if (!slot) return ['–', st.shards ? 'each shard has its own: see Shards' : 'PostgreSQL was not asked yet'];
+  if (!slot) return ['–', st.shards ? 'each shard has its own: see Shards' : st.source_reached ? 'PostgreSQL does not answer' : 'PostgreSQL was not asked yet'];
   if (slot.wal_status === 'lost') return ['lost', 'the slot has lost its WAL'];
   const kept = bytes(st.retained_wal_bytes) + ' kept';
   if (slot.safe_wal_bytes === null) return ['no limit', kept + '; until the disk is full'];
@@ -155,11 +155,13 @@ async function copy(text) {
   setTimeout(() => { state.copied = null; draw(); }, 2000);
 }
 
-const command = (text, main) => h('div', { class: 'cmd' }, h('pre', { tabindex: '0' }, visible(text)), copyButton(text, 'Copy', main));
+const command = (text, main, where = 'in a shell') => h('div', {}, h('p', { class: 'muted where' }, where), h('div', { class: 'cmd' }, h('pre', { tabindex: '0' }, visible(text)), copyButton(text, 'Copy', main)));
 
 function commands(way, main) {
   const parts = [];
-  for (const text of [way.sql, way.config, way.shell]) if (text) parts.push(command(text, main && parts.length === 0));
+  for (const [where, text] of [['in psql, on the relay\'s database', way.sql], ['in the configuration file', way.config], ['in a shell', way.shell]]) {
+    if (text) parts.push(command(text, main && parts.length === 0, where));
+  }
   return parts;
 }
 
@@ -175,7 +177,7 @@ function headline(st) {
       st.obstacle?.next_try ? ', next ' + next(st.obstacle.next_try) : null),
     st.obstacle && first && h('div', {},
       h('p', {}, h('b', {}, 'What to do: '), first.title, '. ', h('a', { href: '/blocked' }, state.obstacle.ways.length > 1 ? `All ${state.obstacle.ways.length} ways out` : 'More about it')),
-      commands(first, true)),
+      commands(first, true), first.restart && h('p', {}, first.stopped ? 'Stop the relay first, and start it afterwards.' : 'Then restart the relay.')),
     st.obstacle && state.obstacle?.heals_by_itself && h('p', {}, 'This passes by itself: the relay goes on trying. ', h('a', { href: '/blocked' }, 'What it means')));
 }
 
@@ -345,9 +347,9 @@ function blocked(st) {
       r && [h('dt', {}, 'Row'), h('dd', {}, name(r.table), `, row ${r.number} of the transaction committing at `, h('code', {}, r.commit_lsn || '–')),
         r.event_id && [h('dt', {}, 'Event'), h('dd', {}, name(r.event_id, 80))],
         r.topic && [h('dt', {}, 'Topic'), h('dd', {}, name(r.topic, 80))],
-        r.bytes ? [h('dt', {}, 'Record'), h('dd', {}, `${bytes(r.bytes)} (${r.bytes} bytes)`)] : null],
+        r.bytes ? [h('dt', {}, 'Record'), h('dd', {}, `${bytes(r.bytes)} (${r.bytes} bytes)`, r.limit ? [`; the limit is ${bytes(r.limit)} (`, h('code', {}, r.limit_of), ')'] : null)] : null],
       h('dt', {}, 'Since'), h('dd', {}, clock(o.since), ' (', ago(o.since), ')'),
-      h('dt', {}, 'Attempts'), h('dd', {}, String(o.attempts), o.next_try ? ', next ' + next(o.next_try) : '', acts() && [' ', h('button', { type: 'button', onclick: tryNow }, 'Try now')], state.said && h('span', { role: 'status' }, ' ' + state.said)),
+      h('dt', {}, 'Attempts'), h('dd', {}, o.attempts ? `${o.attempts} failed` : 'the client goes on trying', o.next_try ? ', next ' + next(o.next_try) : '', acts() && [' ', h('button', { type: 'button', onclick: tryNow }, 'Try now')], state.said && h('span', { role: 'status' }, ' ' + state.said)),
       more?.entry && [h('dt', {}, 'Means'), h('dd', {}, spans(more.entry.means)), h('dt', {}, 'Look at'), h('dd', {}, spans(more.entry.look_at)),
         h('dt', {}, 'Do'), h('dd', {}, spans(more.entry.do)), h('dt', {}, 'Rows'), h('dd', {}, spans(more.entry.rows)),
         h('dt', {}, 'Runbook'), h('dd', {}, h('a', { href: more.entry.link, rel: 'noreferrer', target: '_blank' }, 'the entry in the documentation'))])),

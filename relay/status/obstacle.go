@@ -1,12 +1,14 @@
 package status
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -30,6 +32,8 @@ type BlockedRow struct {
 	Topic   string   `json:"topic,omitempty"`
 	EventID string   `json:"event_id,omitempty"`
 	Bytes   int      `json:"bytes,omitempty"` // of its record: key, value and headers
+	Limit   int      `json:"limit,omitempty"` // that the record is over, in bytes; zero: none of the relay's own
+	LimitOf string   `json:"limit_of,omitempty"`
 }
 
 // Name is the row for a line of a log: its place, and its table where that is known.
@@ -51,9 +55,12 @@ func (r *BlockedRow) Name() string {
 const maxEventID = 100
 
 // shownRow is what an obstacle tells of a row. rec is nil where no record can be made of it.
-func shownRow(row *wal.Row, rec *record.Record) *BlockedRow {
+func shownRow(row *wal.Row, rec *record.Record, cause error) *BlockedRow {
 	name := deadletter.RowOf(row)
 	shown := &BlockedRow{Commit: Position(name.Commit), Number: name.Seq}
+	if limited, ok := errors.AsType[sink.Limited](cause); ok {
+		shown.Limit, shown.LimitOf = limited.Limit()
+	}
 	if row.Relation != nil {
 		shown.Table = row.Relation.Qualified()
 	}
