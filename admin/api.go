@@ -110,7 +110,11 @@ func (a *api) about(w http.ResponseWriter, r *http.Request) {
 	about := map[string]any{
 		"admitted": who.role >= viewer, "token": a.cfg.Token != nil, "signed_in": who.session != "", "history_seconds": int(a.console.keep.Seconds()),
 		"role": who.role.String(), "operators": a.cfg.Operator != nil, "actions": a.cfg.Actions, "payloads": a.cfg.Payloads,
-		"form_token": who.formToken(), "until": nil,
+		"form_token": who.formToken(), "until": nil, "source": "",
+		"dead_letters": a.console.tools.Letters != nil, "streams_left": a.console.streams.leftFor(r),
+	}
+	if who.role >= viewer {
+		about["source"] = a.console.tools.Source
 	}
 	if who.session != "" {
 		about["until"] = who.until.UTC()

@@ -19,6 +19,7 @@ type Tools struct {
 	Configuration func() (string, error)                               // every value with its origin, secrets as ***
 	Check         func(context.Context) (any, error)                   // what `check --json` prints
 	Explain       func(ctx context.Context, table string) (any, error) // what `explain --no-record --json` prints of a table; nil: there is no such table
+	Source        string                                               // host and database of PostgreSQL
 	Tables        []string                                             // that are configured
 	Facts         ways.Facts                                           // what commands are made of, besides the obstacle
 	Log           *LogTail

@@ -608,8 +608,23 @@ func TestStream_IsLimited(t *testing.T) {
 	if s.enter("0") || !s.enter("new") {
 		t.Error("there is no limit of one address")
 	}
+	var tunnelled streams // all come from this machine
+	for i := range maxStreams {
+		if !tunnelled.enter("127.0.0.1") {
+			t.Fatalf("stream %d of loopback is refused", i)
+		}
+	}
+	if tunnelled.enter("127.0.0.1") || tunnelled.left("127.0.0.1") != 0 || s.left("0") != 0 || s.left("1") != 0 {
+		t.Error("there is no limit of loopback")
+	}
 	c, console := consoleOf(t, Config{Listen: local}, streaming, tools())
+	if about := c.get("/api/v1/console"); !strings.Contains(about.Body.String(), `"streams_left":`) || strings.Contains(about.Body.String(), `"streams_left":0`) {
+		t.Errorf("with no stream: %s", about.Body)
+	}
 	console.streams.all = maxStreams
+	if about := c.get("/api/v1/console"); !strings.Contains(about.Body.String(), `"streams_left":0`) {
+		t.Errorf("with %d streams: %s", maxStreams, about.Body)
+	}
 	if w := c.get("/api/v1/stream"); w.Code != 503 || w.Header().Get("Retry-After") != "5" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/metrics"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/ways"
@@ -82,7 +83,7 @@ func relayMain() int {
 // consoleTools are those that need no command of cdc-relay.
 func consoleTools(cfg *config.Config, settings relay.Config, m *metrics.Metrics, tail *admin.LogTail) admin.Tools {
 	return admin.Tools{
-		Log: tail, Timings: m.Timings, Tables: []string{"public.outbox"}, Facts: ways.Facts{Brokers: strings.Join(settings.Kafka.Brokers, ","), Stops: true},
+		Source: postgres.Where(settings.Replication), Log: tail, Timings: m.Timings, Tables: []string{"public.outbox"}, Facts: ways.Facts{Brokers: strings.Join(settings.Kafka.Brokers, ","), Stops: true},
 		Configuration: func() (string, error) {
 			var out strings.Builder
 			err := cfg.Print(&out)

@@ -90,6 +90,7 @@ const state = {
   configuration: null, filter: '', chosenOnly: true, lines: [], level: 'info', login: null, copied: null,
   letters: null, wanted: { state: 'waiting' }, chosen: new Set(), look: null, plan: null, planning: false, words: '', job: null, said: null,
   rows: [], passed: null, only: { table: '', topic: '' },
+  waiting: null, waitingAt: 0, asideWas: 0, crowded: false,
 };
 
 async function ask(path, options) {
@@ -194,7 +195,8 @@ function figures(st) {
   const [lasts, fits] = walLasts(st);
   const last = newest();
   const full = st.in_flight_limit_bytes ? st.in_flight_bytes / st.in_flight_limit_bytes : 0;
-  const aside = st.parked_keys + st.events_rejected_total + st.dead_letters_total;
+  const waits = state.waiting, parts = [`${count(st.dead_letters_total)} dead letters, ${count(st.events_rejected_total)} rejected since the start`];
+  if (st.parked_keys) parts.unshift(`${count(st.parked_keys)} ${st.parked_keys === 1 ? 'key' : 'keys'} parked`);
   return h('section', { class: 'card', 'aria-label': 'Figures' }, h('dl', { class: 'figures' },
     figure('Behind', st.lag_seconds === null ? 'not known' : duration(st.lag_seconds), bytes(st.lag_bytes) + ' of WAL not confirmed'),
     figure('WAL lasts', lasts, fits, lasts === 'lost'),
@@ -202,7 +204,7 @@ function figures(st) {
     figure('Age p99', duration(last.age_p99), 'from commit to acknowledgement; p50 ' + duration(last.age_p50)),
     figure('In flight', count(st.in_flight_events) + (st.in_flight_events === 1 ? ' row' : ' rows'), `${bytes(st.in_flight_bytes)} of ${bytes(st.in_flight_limit_bytes)}`, false,
       h('progress', { max: '100', value: Math.round(100 * Math.min(1, full)), 'aria-label': 'memory in flight' })),
-    figure('Set aside', count(aside), `${count(st.dead_letters_total)} dead letters, ${count(st.parked_keys)} keys parked, ${count(st.events_rejected_total)} rejected, since the start`)));
+    figure('Set aside', waits === null ? count(st.dead_letters_total) : count(waits) + ' waiting', parts.join('; '), false, waits > 0 && [' ', h('a', { href: '/dead-letters' }, 'Look at them')])));
 }
 
 function flow(st) {
@@ -234,6 +236,7 @@ const charts = [
   { title: 'Age at acknowledgement', unit: duration, series: [['age_p50', 'p50'], ['age_p95', 'p95'], ['age_p99', 'p99'], ['produce_p95', 'in Kafka, p95']] },
   { title: 'In flight', unit: bytes, series: [['in_flight_bytes', 'memory']], limit: (st) => st.in_flight_limit_bytes },
   { title: 'Memory of the process', unit: bytes, series: [['resident_bytes', 'resident'], ['heap_bytes', 'heap']] },
+  { title: 'Processor', unit: (v) => v === null || v === undefined ? '–' : (v * 100).toFixed(v < 0.1 ? 1 : 0) + ' % of a core', series: [['cpu', 'used']] },
 ];
 
 function newest() {
@@ -367,8 +370,8 @@ const list = (label, heads, rows) => h('div', { class: 'wide', tabindex: '0', ro
 function tables(st) {
   const all = state.tables?.tables ?? st.tables, live = new Map(st.tables.map((f) => [f.name, f]));
   return [
-    h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tables and topics'), h('h2', {}, 'Tables'), list('Tables', ['Table', '#Rows read', '#a second', 'Last row', 'Mapping'],
-      all.map((f) => [live.get(f.name) ?? f]).map(([f]) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, ago(f.last)),
+    h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tables and topics'), h('h2', {}, 'Tables'), list('Tables', ['Table', '#Rows read', '#a second', '#Rejected', 'Last row', 'Mapping'],
+      all.map((f) => [live.get(f.name) ?? f]).map(([f]) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', { class: f.rejected ? 'num lv-warn' : 'num' }, (f.rejected ?? 0).toLocaleString('en')), h('td', {}, ago(f.last)),
         h('td', {}, h('button', { type: 'button', 'aria-label': 'Explain ' + f.name, onclick: () => explain(f.name) }, 'Explain')))))),
     Object.entries(state.explained).map(([of, e]) => h('section', { class: 'card' }, h('div', { class: 'row' }, h('h2', {}, 'How ', name(of), ' is mapped'), h('button', { type: 'button', class: 'plain push', 'aria-label': 'Close ' + of, onclick: () => { delete state.explained[of]; draw(); } }, 'Close')), explanation(e))),
     h('section', { class: 'card' }, h('h2', {}, 'Topics'), st.topic_rates.length === 0 ? h('p', { class: 'muted' }, 'Nothing was acknowledged yet.') : list('Topics', ['Topic', '#Records', '#a second', 'Last record'],
@@ -535,6 +538,7 @@ async function loadLetters(after) {
     const got = await ask('/api/v1/dead-letters?' + query);
     if (after) got.letters = [...state.letters.letters, ...got.letters];
     state.letters = got;
+    state.waiting = got.waiting;
     state.problem = null;
     const waiting = new Set(got.letters.filter((l) => l.state === 'waiting').map(placeOf));
     for (const one of state.chosen) if (!waiting.has(one)) state.chosen.delete(one);
@@ -676,9 +680,9 @@ function frame() {
     h('a', { class: 'skip', href: '#main' }, 'To the content'),
     h('header', { class: 'top' }, h('div', { class: 'bar' },
       h('a', { class: 'brand', href: '/' }, h('img', { src: '/assets/icon.svg', alt: '' }), 'cdc-relay'),
-      h('p', { class: 'who' }, h('span', {}, h('b', {}, name(st.pipeline, 40))), h('span', {}, 'slot ', h('b', {}, name(st.slot, 40))), h('span', {}, st.state === 'standby' ? 'standing by' : 'active'), h('span', {}, st.version), h('span', {}, state.held ? 'held: press p' : `data ${age} s old`)),
-      h('nav', { 'aria-label': 'Pages' }, Object.entries(pages).map(([path, p]) => (path !== '/shards' || st.shards?.length) && h('a', { href: path, 'aria-current': p === here ? 'page' : null }, p.label, path === '/blocked' && st.obstacle ? h('span', { class: 'mark' }, ' ■') : null, path === '/dead-letters' && st.dead_letters_total + st.parked_keys > 0 ? h('span', { class: 'mark' }, ' ▲') : null))))),
-    h('main', { id: 'main', tabindex: '-1' }, stale() && h('p', { class: 'stale-note', role: 'status' }, `No answer for ${age} s: this is what was known last. Is the relay running?`), here.view(st)),
+      h('p', { class: 'who' }, h('span', {}, h('b', {}, name(st.pipeline, 40))), state.about?.source && h('span', {}, name(state.about.source, 60)), h('span', {}, 'slot ', h('b', {}, name(st.slot, 40))), h('span', {}, st.state === 'standby' ? 'standing by' : 'active'), h('span', {}, st.version), h('span', {}, state.held ? 'held: press p' : `data ${age} s old`)),
+      h('nav', { 'aria-label': 'Pages' }, Object.entries(pages).map(([path, p]) => (path !== '/shards' || st.shards?.length) && h('a', { href: path, 'aria-current': p === here ? 'page' : null }, p.label, path === '/blocked' && st.obstacle ? h('span', { class: 'mark' }, ' ■') : null, path === '/dead-letters' && (state.waiting ?? st.dead_letters_total) + st.parked_keys > 0 ? h('span', { class: 'mark' }, state.waiting ? ` ▲ ${count(state.waiting)}` : ' ▲') : null))))),
+    h('main', { id: 'main', tabindex: '-1' }, stale() && h('p', { class: 'stale-note', role: 'status' }, `No answer for ${age} s: this is what was known last. Is the relay running?`), state.crowded && h('p', { class: 'stale-note', role: 'status' }, 'As many pages of this console are open as it feeds: 16, or 4 of one address. This one asks every 5 s instead, until another is closed.'), here.view(st)),
     h('footer', {}, h('span', {}, 'This process only. '), h('a', { href: '/api/v1/openapi.json' }, 'API'), h('a', { href: '/metrics' }, 'Metrics'),
       h('button', { type: 'button', class: 'plain', onclick: theme }, 'Light or dark'), h('button', { type: 'button', class: 'plain', onclick: help }, 'Keys (?)'), state.about?.signed_in && h('button', { type: 'button', class: 'plain', onclick: signOut }, 'Sign out')),
   ];
@@ -798,6 +802,13 @@ async function loadHistory() {
   draw();
 }
 
+// loadWaiting asks how many dead letters wait, while somebody looks: a count since the start does not say it.
+async function loadWaiting() {
+  if (!state.about?.dead_letters || document.hidden || Date.now() - state.waitingAt < 60000 && state.status?.dead_letters_total === state.asideWas) return;
+  Object.assign(state, { waitingAt: Date.now(), asideWas: state.status?.dead_letters_total });
+  try { state.waiting = (await ask('/api/v1/dead-letters?limit=1')).waiting; draw(); } catch { /* not for everybody, or the brokers are away */ }
+}
+
 async function loadObstacle() {
   state.obstacleAt = Date.now();
   try { state.obstacle = await ask('/api/v1/obstacle'); } catch { /* the next one asks again */ }
@@ -823,19 +834,34 @@ async function explain(table) {
   draw();
 }
 
+// seen takes a status that came.
+function seen(st) {
+  Object.assign(state, { status: st, at: Date.now(), failed: null });
+  const o = st.obstacle, of = o ? [o.reason, o.row?.commit_lsn, o.row?.number].join(' ') : '';
+  if (of !== state.obstacleOf || o && Date.now() - state.obstacleAt > 15000) { state.obstacleOf = of; o ? loadObstacle() : (state.obstacle = null); }
+  loadWaiting();
+  draw();
+}
+
+// poll asks in place of a stream, where as many are open as there may be.
+let asks = 0;
+async function poll() {
+  if (asks++ % 3 === 2) { listen(); return; }
+  try {
+    if (!state.held) seen(await ask('/api/v1/status'));
+    await loadHistory();
+  } catch (problem) { state.failed = problem.message; }
+  again = setTimeout(poll, 5000);
+}
+
 let source = null, again = 0;
 function listen() {
   source?.close();
   clearTimeout(again);
   source = new EventSource('/api/v1/stream?kinds=' + (state.quiet ? 'status,charts' : 'status,charts,log'));
   source.addEventListener('status', (e) => {
-    if (state.held) return;
-    state.status = JSON.parse(e.data);
-    state.at = Date.now();
-    state.failed = null;
-    const o = state.status.obstacle, of = o ? [o.reason, o.row?.commit_lsn, o.row?.number].join(' ') : '';
-    if (of !== state.obstacleOf || o && Date.now() - state.obstacleAt > 15000) { state.obstacleOf = of; o ? loadObstacle() : (state.obstacle = null); }
-    draw();
+    state.crowded = false;
+    if (!state.held) seen(JSON.parse(e.data));
   });
   source.addEventListener('charts', (e) => {
     const point = JSON.parse(e.data), H = state.history;
@@ -869,6 +895,7 @@ function listen() {
       const about = await ask('/api/v1/console');
       if (!about.admitted && about.token) { go('/login'); return; }
       state.about = about;
+      if (about.streams_left === 0) { state.crowded = true; poll(); return; }
       state.quiet = !state.quiet; // where the log is not for everybody, go on without it
     } catch { /* it is away; try again */ }
     again = setTimeout(listen, 2000);
