@@ -295,7 +295,11 @@ func (a *api) once(w http.ResponseWriter, r *http.Request, s *singly, pause time
 
 func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 	table, tools := r.PathValue("table"), &a.console.tools
-	if !slices.Contains(tools.Tables, table) || tools.Explain == nil {
+	if tools.Explain == nil {
+		problem(w, http.StatusNotFound, "no_explain", "this program has no explain; run cdc-relay explain")
+		return
+	}
+	if !slices.Contains(tools.Tables, table) {
 		problem(w, http.StatusNotFound, "unknown_table", strconv.Quote(table)+" is not configured; configured: "+strings.Join(tools.Tables, ", "))
 		return
 	}
