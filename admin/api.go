@@ -33,6 +33,7 @@ func (a *api) routes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/api/v1/console", open: true, handle: a.about},
 		{method: http.MethodGet, path: "/api/v1/history", handle: a.history},
+		{method: http.MethodGet, path: "/api/v1/history/flows", handle: a.flowHistory},
 		{method: http.MethodGet, path: "/api/v1/stream", handle: a.stream},
 		{method: http.MethodGet, path: "/api/v1/tail", sensitive: true, handle: a.tail},
 		{method: http.MethodGet, path: "/api/v1/obstacle", handle: a.obstacle},

@@ -47,8 +47,9 @@ type Console struct {
 
 	mu      sync.Mutex
 	ring    *history.Ring // nil: none is kept
-	changes []Change      // oldest first
-	checked report        // the last one
+	flows   flows
+	changes []Change // oldest first
+	checked report   // the last one
 	sampled sampled
 
 	refusals    int // since the last line about them
@@ -69,7 +70,7 @@ const maxChanges = 50
 func NewConsole(status func() status.Status, tools Tools, keep time.Duration) *Console {
 	c := &Console{status: status, tools: tools, keep: keep, started: time.Now()}
 	if keep > 0 {
-		c.ring = history.NewRing(keep)
+		c.ring, c.flows = history.NewRing(keep), newFlows(keep)
 	}
 	if c.tools.Log == nil {
 		c.tools.Log = new(LogTail)
@@ -165,6 +166,7 @@ func (c *Console) Sample(now time.Time) {
 	p.last = s
 	if c.ring != nil {
 		c.ring.Add(now, s)
+		c.flows.sample(now, &st)
 	}
 	if st.State != p.state || st.Reason != p.reason {
 		p.state, p.reason = st.State, st.Reason

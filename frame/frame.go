@@ -178,7 +178,11 @@ func (f *frame) now() {
 	if s.LagSeconds != nil {
 		behind = duration(*s.LagSeconds)
 	}
-	f.row("behind", behind+", "+wording.Bytes(s.LagBytes)+" of WAL "+f.spark(f.m.Lags, 46))
+	rows := ""
+	if s.RowsBehind != nil {
+		rows = ", ≈ " + count(float64(*s.RowsBehind)) + " rows"
+	}
+	f.row("behind", behind+", "+wording.Bytes(s.LagBytes)+" of WAL"+rows+" "+f.spark(f.m.Lags, 46+columns(rows)))
 	f.row("WAL lasts", walLasts(s))
 	rate := 0.0
 	if n := len(f.m.Rates); n > 0 {

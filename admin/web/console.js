@@ -90,7 +90,7 @@ const state = {
   configuration: null, filter: '', chosenOnly: true, lines: [], level: 'info', login: null, copied: null,
   letters: null, wanted: { state: 'waiting' }, chosen: new Set(), look: null, plan: null, planning: false, words: '', job: null, said: null,
   rows: [], passed: null, only: { table: '', topic: '' },
-  waiting: null, waitingAt: 0, asideWas: 0, crowded: false,
+  flows: {}, flowsAt: 0, waiting: null, waitingAt: 0, asideWas: 0, crowded: false,
 };
 
 async function ask(path, options) {
@@ -198,7 +198,7 @@ function figures(st) {
   const waits = state.waiting, parts = [`${count(st.dead_letters_total)} dead letters, ${count(st.events_rejected_total)} rejected since the start`];
   if (st.parked_keys) parts.unshift(`${count(st.parked_keys)} ${st.parked_keys === 1 ? 'key' : 'keys'} parked`);
   return h('section', { class: 'card', 'aria-label': 'Figures' }, h('dl', { class: 'figures' },
-    figure('Behind', st.lag_seconds === null ? 'not known' : duration(st.lag_seconds), bytes(st.lag_bytes) + ' of WAL not confirmed'),
+    figure('Behind', st.lag_seconds === null ? 'not known' : duration(st.lag_seconds), bytes(st.lag_bytes) + ' of WAL not confirmed' + (st.rows_behind === null || st.rows_behind === undefined ? '' : `, ≈ ${count(st.rows_behind)} rows (by the rows in as much WAL of the last 10 min)`)),
     figure('WAL lasts', lasts, fits, lasts === 'lost'),
     figure('Rate', count(last.acknowledged) + '/s', count(last.received) + '/s read from PostgreSQL'),
     figure('Age p99', duration(last.age_p99), 'from commit to acknowledgement; p50 ' + duration(last.age_p50)),
@@ -316,8 +316,8 @@ const pages = {
   '/blocked': { label: 'Blocked', key: 'b', view: blocked },
   '/dead-letters': { label: 'Dead letters', key: 'd', view: lettersPage, load: openLetters },
   '/tail': { label: 'Tail', key: 'w', view: tailPage, load: openTail },
-  '/tables': { label: 'Tables', key: 't', view: tables, load: loadTables },
-  '/shards': { label: 'Shards', key: 's', view: shards },
+  '/tables': { label: 'Tables', key: 't', view: tables, load: () => { loadTables(); loadFlows('tables', 'topics'); } },
+  '/shards': { label: 'Shards', key: 's', view: shards, load: () => loadFlows('shards') },
   '/check': { label: 'Check', key: 'c', view: checkPage, load: loadCheck },
   '/config': { label: 'Config', key: 'o', view: config, load: loadConfig },
   '/log': { label: 'Log', key: 'l', view: log, load: loadLog },
@@ -364,18 +364,33 @@ function blocked(st) {
   ];
 }
 
+// spark is the hour of one name, as a small curve with its numbers for whoever does not see it.
+function spark(kind, of, unit) {
+  const H = state.flows[kind], values = H?.series[of]?.filter((v) => v !== null) ?? [];
+  if (values.length < 2) return h('span', { class: 'muted' }, '–');
+  const all = H.series[of], most = Math.max(...values) || 1, w = 120, t = 22;
+  let d = '', pen = false;
+  all.forEach((v, i) => {
+    if (v === null) { pen = false; return; }
+    d += (pen ? 'L' : 'M') + (i * w / (all.length - 1)).toFixed(1) + ' ' + (t - 1 - v / most * (t - 3)).toFixed(1) + (pen ? '' : 'h.01');
+    pen = true;
+  });
+  const range = `between ${unit(Math.min(...values))} and ${unit(most)}`;
+  return s('svg', { class: 'spark', viewBox: `0 0 ${w} ${t}`, width: w, height: t, role: 'img', 'aria-label': range }, s('title', {}, range), s('path', { class: 'line l1', d }));
+}
+
 const list = (label, heads, rows) => h('div', { class: 'wide', tabindex: '0', role: 'region', 'aria-label': label }, h('table', { class: 'list' },
   h('thead', {}, h('tr', {}, heads.map((t) => h('th', { scope: 'col', class: t.startsWith('#') ? 'num' : null }, t.replace('#', ''))))), h('tbody', {}, rows)));
 
 function tables(st) {
   const all = state.tables?.tables ?? st.tables, live = new Map(st.tables.map((f) => [f.name, f]));
   return [
-    h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tables and topics'), h('h2', {}, 'Tables'), list('Tables', ['Table', '#Rows read', '#a second', '#Rejected', 'Last row', 'Mapping'],
-      all.map((f) => [live.get(f.name) ?? f]).map(([f]) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', { class: f.rejected ? 'num lv-warn' : 'num' }, (f.rejected ?? 0).toLocaleString('en')), h('td', {}, ago(f.last)),
+    h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tables and topics'), h('h2', {}, 'Tables'), list('Tables', ['Table', '#Rows read', '#a second', 'The hour', '#Rejected', 'Last row', 'Mapping'],
+      all.map((f) => [live.get(f.name) ?? f]).map(([f]) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, spark('tables', f.name, (v) => count(v) + '/s')), h('td', { class: f.rejected ? 'num lv-warn' : 'num' }, (f.rejected ?? 0).toLocaleString('en')), h('td', {}, ago(f.last)),
         h('td', {}, h('button', { type: 'button', 'aria-label': 'Explain ' + f.name, onclick: () => explain(f.name) }, 'Explain')))))),
     Object.entries(state.explained).map(([of, e]) => h('section', { class: 'card' }, h('div', { class: 'row' }, h('h2', {}, 'How ', name(of), ' is mapped'), h('button', { type: 'button', class: 'plain push', 'aria-label': 'Close ' + of, onclick: () => { delete state.explained[of]; draw(); } }, 'Close')), explanation(e))),
-    h('section', { class: 'card' }, h('h2', {}, 'Topics'), st.topic_rates.length === 0 ? h('p', { class: 'muted' }, 'Nothing was acknowledged yet.') : list('Topics', ['Topic', '#Records', '#a second', 'Last record'],
-      [...st.topic_rates].sort((a, b) => b.per_second - a.per_second).map((f) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, ago(f.last)))))),
+    h('section', { class: 'card' }, h('h2', {}, 'Topics'), st.topic_rates.length === 0 ? h('p', { class: 'muted' }, 'Nothing was acknowledged yet.') : list('Topics', ['Topic', '#Records', '#a second', 'The hour', 'Last record'],
+      [...st.topic_rates].sort((a, b) => b.per_second - a.per_second).map((f) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, spark('topics', f.name, (v) => count(v) + '/s')), h('td', {}, ago(f.last)))))),
   ];
 }
 
@@ -396,9 +411,9 @@ function shards(st) {
   const worst = ['stopping', 'blocked', 'reconnecting', 'starting', 'streaming', 'standby'];
   const all = st.shards?.length ? [...st.shards].sort((a, b) => worst.indexOf(a.state) - worst.indexOf(b.state)) : [st];
   return [headline(st), h('section', { class: 'card' }, h('h2', {}, st.shards?.length ? 'Shards of this process, the worst first' : 'One slot; the outbox is not divided'),
-    list('Shards', ['Slot', 'State', '#Behind', '#WAL not confirmed', '#WAL kept', '#In flight', '#Acknowledged', 'WAL lasts'], all.map((one) => h('tr', {},
+    list('Shards', ['Slot', 'State', '#Behind', '#WAL not confirmed', 'The hour', '#WAL kept', '#In flight', '#Acknowledged', 'WAL lasts'], all.map((one) => h('tr', {},
       h('td', {}, name(one.slot)), h('td', {}, h('span', { class: 'lv-' + level(one) }, levels[level(one)][0] + ' '), one.state, one.reason ? [' ', h('code', {}, one.reason)] : null),
-      h('td', { class: 'num' }, one.lag_seconds === null ? 'not known' : duration(one.lag_seconds)), h('td', { class: 'num' }, bytes(one.lag_bytes)), h('td', { class: 'num' }, bytes(one.retained_wal_bytes)),
+      h('td', { class: 'num' }, one.lag_seconds === null ? 'not known' : duration(one.lag_seconds)), h('td', { class: 'num' }, bytes(one.lag_bytes)), h('td', {}, spark('shards', one.slot, bytes)), h('td', { class: 'num' }, bytes(one.retained_wal_bytes)),
       h('td', { class: 'num' }, count(one.in_flight_events)), h('td', { class: 'num' }, one.events_published_total.toLocaleString('en')), h('td', {}, walLasts(one)[0]))))),
   h('p', { class: 'muted' }, 'This page is of this process alone. Another process with other shards, or one that stands by, has its own.')];
 }
@@ -815,6 +830,12 @@ async function loadObstacle() {
   draw();
 }
 async function loadTables() { try { state.tables = await ask('/api/v1/tables'); draw(); } catch (p) { trouble(p); } }
+async function loadFlows(...kinds) {
+  if (!state.about?.history_seconds) return;
+  state.flowsAt = Date.now();
+  for (const kind of kinds) try { state.flows[kind] = await ask('/api/v1/history/flows?of=' + kind); } catch { /* the next one asks again */ }
+  draw();
+}
 async function loadCheck() { try { state.check = await ask('/api/v1/check'); draw(); } catch (p) { trouble(p); } }
 async function loadConfig() { try { state.configuration = (await ask('/api/v1/configuration')).yaml; draw(); } catch (p) { trouble(p); } }
 async function loadLog() { try { state.lines = (await ask('/api/v1/log')).lines; draw(); } catch (p) { trouble(p); } }
@@ -840,6 +861,7 @@ function seen(st) {
   const o = st.obstacle, of = o ? [o.reason, o.row?.commit_lsn, o.row?.number].join(' ') : '';
   if (of !== state.obstacleOf || o && Date.now() - state.obstacleAt > 15000) { state.obstacleOf = of; o ? loadObstacle() : (state.obstacle = null); }
   loadWaiting();
+  if (Date.now() - state.flowsAt > 15000 && ['/tables', '/shards'].includes(location.pathname)) loadFlows(...(location.pathname === '/tables' ? ['tables', 'topics'] : ['shards']));
   draw();
 }
 

@@ -38,9 +38,10 @@ type Monitor struct {
 	blockedRow *blockedRow // nil: none is known
 	tries      tries
 
-	session Session   // nil between sessions
-	read    progress  // of the session, or of the last one
-	backlog backlog   // of the session
+	session Session  // nil between sessions
+	read    progress // of the session, or of the last one
+	backlog backlog  // of the session
+	density density
 	ended   lastKnown // of the last session
 	waiting unconfirmed
 
@@ -445,6 +446,7 @@ func (b *Monitor) Tick(now time.Time) {
 	b.remind(now)
 	b.follow(now)
 	b.count(now)
+	b.weigh(now)
 }
 
 // remindEvery is how often the log repeats what stands in the way.
@@ -578,6 +580,7 @@ func (b *Monitor) Status() Status {
 		st.LagSeconds = &lag
 	}
 	st.CatchUp = b.backlog.catchUp()
+	st.RowsBehind = b.rowsBehind(&st)
 	st.Obstacle = b.obstacle(&st)
 	st.Tables, st.TopicRates = b.counted.tables.list(), b.counted.topics.list()
 	st.Headline = Headline(&st, now)
