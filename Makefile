@@ -113,6 +113,16 @@ browser: ## journeys through the console in Chromium; needs chromium, node and n
 	@if command -v npm >/dev/null; then cd .bin/browser && npm ci --silent --no-audit --no-fund; fi
 	$(GO) test -tags tools -count=1 -timeout 15m -v ./test/browser
 
+.PHONY: openapi
+openapi: ## schemathesis asks a relay what its OpenAPI file describes, as nobody, viewer and operator; needs Python 3.10 or later with venv
+	@if command -v python3 >/dev/null && [ ! -x .bin/python/bin/schemathesis ]; then python3 -m venv .bin/python && .bin/python/bin/pip install --quiet schemathesis==4.32.5; fi
+	$(GO) test -tags tools -count=1 -timeout 20m -v -run OpenAPI ./test/console
+
+.PHONY: console-figures
+console-figures: ## what the console costs a real relay: idle, and in a drain with 0, 1 and 15 pages open, in turns
+	$(GO) test -tags tools -count=1 -timeout 30m -v -run Figures ./test/console
+	$(GO) test -run '^$$' -bench 'Console_|API' -benchtime 300x ./admin
+
 .PHONY: screenshots
 screenshots: ## the pictures of the console in docs/images, by the same script
 	@BROWSER_ONLY=- BROWSER_SHOTS=$(CURDIR)/docs/images $(MAKE) browser

@@ -14,6 +14,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +85,24 @@ func (a *api) serveConsole(mux *http.ServeMux) {
 			guarded = a.whenActing(guarded)
 		}
 		mux.Handle(pattern, guarded)
+		if one.method == http.MethodPost && !a.reads(one.path) {
+			refuse := http.Handler(http.HandlerFunc(onlyPost))
+			if !one.open {
+				refuse = a.private(refuse)
+			}
+			mux.Handle("GET "+one.path, a.ours(refuse))
+		}
 	}
+}
+
+// reads reports whether a path takes GET: as a page, or as one of the interface.
+func (a *api) reads(path string) bool {
+	return slices.Contains(pages, path) || slices.ContainsFunc(a.routes(), func(r route) bool { return r.path == path && r.method == http.MethodGet })
+}
+
+func onlyPost(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", http.MethodPost)
+	problem(w, http.StatusMethodNotAllowed, "only_post", "this path takes POST alone")
 }
 
 // whenActing passes requests on only where actions are on.

@@ -33,6 +33,7 @@ func (a *api) routes() []route {
 	return []route{
 		{method: http.MethodGet, path: "/api/v1/console", open: true, handle: a.about},
 		{method: http.MethodGet, path: "/api/v1/history", handle: a.history},
+		{method: http.MethodGet, path: "/api/v1/history/flows", handle: a.flowHistory},
 		{method: http.MethodGet, path: "/api/v1/stream", handle: a.stream},
 		{method: http.MethodGet, path: "/api/v1/tail", sensitive: true, handle: a.tail},
 		{method: http.MethodGet, path: "/api/v1/obstacle", handle: a.obstacle},
@@ -110,7 +111,11 @@ func (a *api) about(w http.ResponseWriter, r *http.Request) {
 	about := map[string]any{
 		"admitted": who.role >= viewer, "token": a.cfg.Token != nil, "signed_in": who.session != "", "history_seconds": int(a.console.keep.Seconds()),
 		"role": who.role.String(), "operators": a.cfg.Operator != nil, "actions": a.cfg.Actions, "payloads": a.cfg.Payloads,
-		"form_token": who.formToken(), "until": nil,
+		"form_token": who.formToken(), "until": nil, "source": "",
+		"dead_letters": a.console.tools.Letters != nil, "streams_left": a.console.streams.leftFor(r),
+	}
+	if who.role >= viewer {
+		about["source"] = a.console.tools.Source
 	}
 	if who.session != "" {
 		about["until"] = who.until.UTC()
@@ -291,7 +296,11 @@ func (a *api) once(w http.ResponseWriter, r *http.Request, s *singly, pause time
 
 func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 	table, tools := r.PathValue("table"), &a.console.tools
-	if !slices.Contains(tools.Tables, table) || tools.Explain == nil {
+	if tools.Explain == nil {
+		problem(w, http.StatusNotFound, "no_explain", "this program has no explain; run cdc-relay explain")
+		return
+	}
+	if !slices.Contains(tools.Tables, table) {
 		problem(w, http.StatusNotFound, "unknown_table", strconv.Quote(table)+" is not configured; configured: "+strings.Join(tools.Tables, ", "))
 		return
 	}

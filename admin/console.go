@@ -19,6 +19,7 @@ type Tools struct {
 	Configuration func() (string, error)                               // every value with its origin, secrets as ***
 	Check         func(context.Context) (any, error)                   // what `check --json` prints
 	Explain       func(ctx context.Context, table string) (any, error) // what `explain --no-record --json` prints of a table; nil: there is no such table
+	Source        string                                               // host and database of PostgreSQL
 	Tables        []string                                             // that are configured
 	Facts         ways.Facts                                           // what commands are made of, besides the obstacle
 	Log           *LogTail
@@ -46,8 +47,9 @@ type Console struct {
 
 	mu      sync.Mutex
 	ring    *history.Ring // nil: none is kept
-	changes []Change      // oldest first
-	checked report        // the last one
+	flows   flows
+	changes []Change // oldest first
+	checked report   // the last one
 	sampled sampled
 
 	refusals    int // since the last line about them
@@ -68,7 +70,7 @@ const maxChanges = 50
 func NewConsole(status func() status.Status, tools Tools, keep time.Duration) *Console {
 	c := &Console{status: status, tools: tools, keep: keep, started: time.Now()}
 	if keep > 0 {
-		c.ring = history.NewRing(keep)
+		c.ring, c.flows = history.NewRing(keep), newFlows(keep)
 	}
 	if c.tools.Log == nil {
 		c.tools.Log = new(LogTail)
@@ -164,6 +166,7 @@ func (c *Console) Sample(now time.Time) {
 	p.last = s
 	if c.ring != nil {
 		c.ring.Add(now, s)
+		c.flows.sample(now, &st)
 	}
 	if st.State != p.state || st.Reason != p.reason {
 		p.state, p.reason = st.State, st.Reason
@@ -184,7 +187,7 @@ func (c *Console) facts(st *status.Status) ways.Facts {
 	if o := st.Obstacle; o != nil {
 		f.Slot = o.Slot
 		if o.Row != nil {
-			f.Table, f.Topic, f.Bytes = o.Row.Table, o.Row.Topic, o.Row.Bytes
+			f.Table, f.Topic, f.Bytes, f.OwnLimit = o.Row.Table, o.Row.Topic, o.Row.Bytes, o.Row.Limit > 0
 			if o.Row.Commit != 0 {
 				at, _ := (o.Row.Commit + 1).MarshalText()
 				f.Position = string(at)

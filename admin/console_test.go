@@ -418,7 +418,7 @@ func TestAPI_BadInputSaysWhatIsAllowed(t *testing.T) {
 		}
 	}
 	bare, _ := consoleOf(t, Config{Listen: local}, streaming, Tools{Tables: []string{"public.outbox"}})
-	for path, reason := range map[string]string{"/api/v1/configuration": "no_configuration", "/api/v1/tables/public.outbox/explain": "unknown_table"} {
+	for path, reason := range map[string]string{"/api/v1/configuration": "no_configuration", "/api/v1/tables/public.outbox/explain": "no_explain"} {
 		if w := bare.get(path); w.Code != 404 || reasonOf(t, w) != reason {
 			t.Errorf("%s without it: %d %s", path, w.Code, w.Body)
 		}
@@ -608,14 +608,43 @@ func TestStream_IsLimited(t *testing.T) {
 	if s.enter("0") || !s.enter("new") {
 		t.Error("there is no limit of one address")
 	}
+	var tunnelled streams // all come from this machine
+	for i := range maxStreams {
+		if !tunnelled.enter("127.0.0.1") {
+			t.Fatalf("stream %d of loopback is refused", i)
+		}
+	}
+	if tunnelled.enter("127.0.0.1") || tunnelled.left("127.0.0.1") != 0 || s.left("0") != 0 || s.left("1") != 0 {
+		t.Error("there is no limit of loopback")
+	}
 	c, console := consoleOf(t, Config{Listen: local}, streaming, tools())
+	if about := c.get("/api/v1/console"); !strings.Contains(about.Body.String(), `"streams_left":`) || strings.Contains(about.Body.String(), `"streams_left":0`) {
+		t.Errorf("with no stream: %s", about.Body)
+	}
 	console.streams.all = maxStreams
+	if about := c.get("/api/v1/console"); !strings.Contains(about.Body.String(), `"streams_left":0`) {
+		t.Errorf("with %d streams: %s", maxStreams, about.Body)
+	}
 	if w := c.get("/api/v1/stream"); w.Code != 503 || w.Header().Get("Retry-After") != "5" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	network, _ := consoleOf(t, Config{Listen: ":8080"}, streaming, tools())
 	if w := network.get("/api/v1/stream?kinds=log"); w.Code != 403 || reasonOf(t, w) != "token_needed" {
 		t.Errorf("the log for the network: %d %s", w.Code, w.Body)
+	}
+}
+
+// What is posted to is not there for reading, and says so.
+func TestAPI_PathsThatArePostedToAreNotRead(t *testing.T) {
+	c, _ := consoleOf(t, Config{Listen: local}, streaming, tools())
+	for _, path := range []string{"/api/v1/retry", "/api/v1/dead-letters/plans", "/api/v1/dead-letters/plans/1/redrive", "/logout"} {
+		if w := c.get(path); w.Code != 405 || w.Header().Get("Allow") != "POST" || reasonOf(t, w) != "only_post" {
+			t.Errorf("%s: %d %s %s", path, w.Code, w.Header(), w.Body)
+		}
+	}
+	guarded, _ := consoleOf(t, withToken(), streaming, tools())
+	if w := guarded.get("/api/v1/retry"); w.Code != 401 {
+		t.Errorf("without a token: %d %s", w.Code, w.Body)
 	}
 }
 
@@ -694,4 +723,51 @@ func TestOpenAPI_IsWhatIsServed(t *testing.T) {
 			t.Errorf("series %s is not described", name)
 		}
 	}
+}
+
+// A page has the hour of each table, and a name that attacks is a text in it.
+func TestFlows_AreKeptOfTablesTopicsAndShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hostile = "a\"b</script>\u2028"
+		rate := 0.0
+		c, console := consoleOf(t, Config{Listen: local}, func() status.Status {
+			s := streaming()
+			s.Tables, s.TopicRates = []status.Flow{{Name: hostile, PerSecond: rate}}, []status.Flow{{Name: "orders", PerSecond: 2}}
+			s.Shards = []status.Status{{Slot: "s0", LagBytes: 5, LSN: status.LSNs{Server: 9}}, {Slot: "s1"}}
+			return s
+		}, tools())
+		for range 25 {
+			console.Sample(time.Now())
+			rate++
+			pass(time.Second)
+		}
+		for of, want := range map[string]map[string]string{
+			"tables": {hostile: "[0 10 20]"}, "topics": {"orders": "[2 2 2]"}, "shards": {"s0": "[5 5 5]"},
+		} {
+			var got struct {
+				Step   int `json:"step_seconds"`
+				Series map[string][]float64
+			}
+			w := c.get("/api/v1/history/flows?of=" + of)
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || got.Step != 10 || len(got.Series) != len(want) {
+				t.Fatalf("%s: %d %s", of, w.Code, w.Body)
+			}
+			for name, numbers := range want {
+				if fmt.Sprint(got.Series[name]) != numbers {
+					t.Errorf("%s: %v, want %s", of, got.Series, numbers)
+				}
+			}
+		}
+		for query, code := range map[string]int{"": 200, "?of=": 400, "?of=x": 400} {
+			if w := c.get("/api/v1/history/flows" + query); w.Code != code || code == 400 && !strings.Contains(w.Body.String(), "tables, topics, shards") {
+				t.Errorf("%q: %d %s", query, w.Code, w.Body)
+			}
+		}
+		without := NewConsole(streaming, tools(), 0)
+		without.Sample(time.Now())
+		off := &client{t: t, handler: HandlerWithConsole(Config{Listen: local}, streaming, http.HandlerFunc(metricsStub), without)}
+		if w := off.get("/api/v1/history/flows?of=tables"); w.Code != 404 || reasonOf(t, w) != "no_history" {
+			t.Errorf("without a history: %d %s", w.Code, w.Body)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/loopback"
 	"github.com/cdc-relay/cdc-relay/tail"
 )
 
@@ -31,10 +33,28 @@ type streams struct {
 	shown []byte
 }
 
+// left is how many more an address may open. Whoever comes by a proxy or a tunnel of this machine has the
+// address of loopback, so that one has no limit of its own. Call it with the lock held.
+func (s *streams) left(address string) int {
+	left := maxStreams - s.all
+	if !loopback.Is(address) {
+		left = min(left, maxAddressStreams-s.open[address])
+	}
+	return max(0, left)
+}
+
+// leftFor is left for the sender of a request.
+func (s *streams) leftFor(r *http.Request) int {
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left(address)
+}
+
 func (s *streams) enter(address string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all >= maxStreams || s.open[address] >= maxAddressStreams {
+	if s.left(address) == 0 {
 		return false
 	}
 	if s.open == nil {
@@ -107,7 +127,7 @@ func (a *api) send(w http.ResponseWriter, r *http.Request, open func() (next fun
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
 	if !a.console.streams.enter(address) {
 		w.Header().Set("Retry-After", "5")
-		problem(w, http.StatusServiceUnavailable, "too_many_streams", "16 pages are open, or 4 of this address: close one")
+		problem(w, http.StatusServiceUnavailable, "too_many_streams", fmt.Sprintf("%d streams are open, or %d of this address, which is the most: close a page, or ask /api/v1/status", maxStreams, maxAddressStreams))
 		return
 	}
 	defer a.console.streams.leave(address)

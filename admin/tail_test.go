@@ -2,6 +2,9 @@ package admin
 
 import (
 	"context"
+	"io"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -53,4 +56,50 @@ func TestTail_StreamsASampleUntilThePageIsClosed(t *testing.T) {
 			t.Errorf("listening on %s: %d", listen, w.Code)
 		}
 	}
+}
+
+// Pages that do not read are dropped. Until then neither delivery nor the sampler waits for one.
+func TestTail_PagesThatDoNotReadHoldNothingUp(t *testing.T) {
+	var console *Console // of the bubble
+	rows := new(tail.Tail)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.RemoteAddr = "127.0.0.1:1" // a pipe has none
+		HandlerWithConsole(Config{Listen: local}, streaming, http.HandlerFunc(metricsStub), console).ServeHTTP(w, r)
+	})
+	served(t, handler, func(t *testing.T, dial func() net.Conn) {
+		with := tools()
+		with.Tail = rows
+		console = NewConsole(streaming, with, time.Minute)
+		open := func() int {
+			console.streams.mu.Lock()
+			defer console.streams.mu.Unlock()
+			return console.streams.all
+		}
+		for i := range maxStreams {
+			c := dial()
+			defer c.Close()
+			path := []string{"/api/v1/tail", "/api/v1/stream?kinds=status,charts,log"}[i%2]
+			if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		began := time.Now()
+		if n := open(); n != maxStreams {
+			t.Fatalf("%d streams are open", n)
+		}
+		relation := &wal.Relation{Namespace: "public", Name: "outbox"}
+		for range 10_000 {
+			rows.Delivered([]record.Record{{Topic: "orders", Row: &wal.Row{Relation: relation, Txn: new(wal.Txn)}}})
+			console.Sample(time.Now())
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("delivery waited for %s", took)
+		}
+		pass(slowReader + 2*time.Second)
+		synctest.Wait()
+		if n := open(); n != 0 {
+			t.Errorf("%d streams are still open", n)
+		}
+	})
 }

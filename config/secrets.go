@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -87,6 +88,10 @@ func readable(err error) string {
 		return "make it readable for the user that cdc-relay runs as"
 	case errors.Is(err, syscall.EISDIR):
 		return "name the file in it"
+	case errors.Is(err, errNamedPipe):
+		return "name a regular file, or hand the text over as /dev/stdin or as <(COMMAND) of the shell"
+	case errors.Is(err, errSilent):
+		return "end what writes to it, or name a regular file"
 	}
 	return "name a file that can be read"
 }
@@ -127,14 +132,52 @@ func runCommand(ctx context.Context, command []string) (string, error) {
 	return text, nil
 }
 
-// readFile reads a file as far as it takes to see that it is too large.
-func readFile(name string) ([]byte, error) {
+// pipeWait is how long a pipe that a shell has opened may take to deliver: somebody may have to enter a
+// passphrase first.
+const pipeWait = 2 * time.Minute
+
+var (
+	errNamedPipe = errors.New("it is a named pipe, from which nothing may ever come")
+	errSilent    = errors.New("it is a pipe whose writer did not end")
+	errNoFile    = errors.New("it is no file")
+)
+
+// readFile reads a file as far as it takes to see that it is too large. A name that could be waited for
+// without an end is refused: of what is no regular file, only what a shell or the process has opened is read.
+func readFile(name string) ([]byte, error) { return readWithin(name, pipeWait) }
+
+func readWithin(name string, wait time.Duration) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	switch mode := info.Mode(); {
+	case mode.IsRegular(), mode.IsDir(), mode&fs.ModeCharDevice != 0, mode&fs.ModeNamedPipe != 0 && opened(name):
+	case mode&fs.ModeNamedPipe != 0:
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errNamedPipe}
+	default:
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errNoFile}
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, document.MaxFile+1))
+	if info.Mode()&fs.ModeNamedPipe != 0 {
+		_ = f.SetReadDeadline(time.Now().Add(wait))
+	}
+	content, err := io.ReadAll(io.LimitReader(f, document.MaxFile+1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("%w within %s", errSilent, wait)}
+	}
+	return content, err
+}
+
+// opened reports whether a name is of a file that the process has open: standard input, or the pipe of a
+// shell's <(…).
+func opened(name string) bool {
+	name = filepath.Clean(name)
+	return name == "/dev/stdin" || strings.HasPrefix(name, "/dev/fd/") || strings.HasPrefix(name, "/proc/self/fd/")
 }
 
 // readWhole reads a secret or a certificate, none of which is larger than a configuration.

@@ -19,8 +19,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/check"
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/metrics"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/ways"
@@ -61,7 +65,7 @@ func relayMain() int {
 	}
 	serving, done := context.WithCancel(context.Background())
 	var page sync.WaitGroup
-	console := admin.NewConsole(r.Status, consoleTools(cfg, settings, m, tail), time.Hour)
+	console := admin.NewConsole(r.Status, consoleTools(r.Status, cfg, settings, m, tail), time.Hour)
 	page.Go(func() { console.Run(serving) })
 	page.Go(func() {
 		handler := admin.HandlerWithConsole(cfg.HTTP(), r.Status, m.Handler(r.Status), console)
@@ -79,10 +83,22 @@ func relayMain() int {
 	return 0
 }
 
-// consoleTools are those that need no command of cdc-relay.
-func consoleTools(cfg *config.Config, settings relay.Config, m *metrics.Metrics, tail *admin.LogTail) admin.Tools {
+// consoleTools are those of cdc-relay, without dead letters, of which a demo has none.
+func consoleTools(show func() status.Status, cfg *config.Config, settings relay.Config, m *metrics.Metrics, tail *admin.LogTail) admin.Tools {
 	return admin.Tools{
-		Log: tail, Timings: m.Timings, Tables: []string{"public.outbox"}, Facts: ways.Facts{Brokers: strings.Join(settings.Kafka.Brokers, ","), Stops: true},
+		Source: postgres.Where(settings.Replication), Log: tail, Timings: m.Timings, Tables: []string{"public.outbox"}, Facts: ways.Facts{Brokers: strings.Join(settings.Kafka.Brokers, ","), Stops: true},
+		Check: func(ctx context.Context) (any, error) {
+			found := check.Run(ctx, cfg, check.Options{Timeout: 20 * time.Second, RunStep: func(_ string, step func()) { step() }, Own: func(context.Context) *status.Status { st := show(); return &st }}).Findings
+			return map[string]any{"ok": found.Count(advice.OK), "warn": found.Count(advice.Warn), "fail": found.Count(advice.Fail), "findings": found}, ctx.Err()
+		},
+		Explain: func(ctx context.Context, table string) (any, error) {
+			explainer, err := explain.New(cfg, explain.Options{Table: table, NoRecord: true})
+			if err != nil {
+				return nil, err
+			}
+			reports, err := explainer.Tables(ctx)
+			return map[string]any{"tables": reports}, err
+		},
 		Configuration: func() (string, error) {
 			var out strings.Builder
 			err := cfg.Print(&out)

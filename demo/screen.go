@@ -21,6 +21,9 @@ type screen struct {
 	rated    time.Time // when the model got its last rate
 }
 
+// lookAt says what to look at in the console.
+const lookAt = "  in it: Now has rates, lag and the way of the rows, Tail the rows as they pass, Tables how they become records"
+
 func newScreen(s *show) *screen {
 	c := &screen{show: s}
 	if !s.opts.plain {
@@ -45,6 +48,7 @@ func (c *screen) run(ctx context.Context) {
 	} else {
 		fmt.Println(c.show.stage.origin)
 		fmt.Println("the relay's console, for a browser: http://" + c.show.stage.http + "/")
+		fmt.Println(lookAt)
 		for _, line := range c.show.pasteLines() {
 			fmt.Println("  " + line)
 		}
@@ -95,6 +99,9 @@ func (c *screen) paint() {
 	}
 	row("%scdc-relay demo%s  %s%s", bold, plain, dim, c.show.stage.origin)
 	row("the relay's console, for a browser: %shttp://%s/%s", bold, c.show.stage.http, plain)
+	if v.note == "" {
+		v.note = dim + lookAt + "; press k, and its headline says what stands in the way" + plain
+	}
 	row("%s", v.note)
 	n := c.summary(row, v, width, max(3, height/3))
 	row("")

@@ -178,7 +178,11 @@ func (f *frame) now() {
 	if s.LagSeconds != nil {
 		behind = duration(*s.LagSeconds)
 	}
-	f.row("behind", behind+", "+wording.Bytes(s.LagBytes)+" of WAL "+f.spark(f.m.Lags, 46))
+	rows := ""
+	if s.RowsBehind != nil {
+		rows = ", ≈ " + count(float64(*s.RowsBehind)) + " rows"
+	}
+	f.row("behind", behind+", "+wording.Bytes(s.LagBytes)+" of WAL"+rows+" "+f.spark(f.m.Lags, 46+columns(rows)))
 	f.row("WAL lasts", walLasts(s))
 	rate := 0.0
 	if n := len(f.m.Rates); n > 0 {
@@ -203,24 +207,29 @@ func (f *frame) now() {
 // firstWay is what to do; page Blocked has the others.
 func (f *frame) firstWay(w *ways.Way) {
 	f.row("do", wording.Printable(w.Title)+" (b: all ways out)")
-	for _, text := range commands(w)[:1] {
-		for _, line := range text.lines(f.width - 13) {
-			f.row("", line)
+	for _, one := range commands(w) {
+		label := one.where
+		for _, line := range one.lines(f.width - 13) {
+			f.row(label, line)
+			label = ""
 		}
+	}
+	if w.Restart {
+		f.row("then", "restart the relay")
 	}
 	f.add("")
 }
 
-// command is a text to copy.
-type command struct{ text, joint string }
+// command is a text to copy, and where it belongs.
+type command struct{ where, text, joint string }
 
 func commands(w *ways.Way) (all []command) {
-	for _, one := range []command{{w.SQL, ""}, {w.Config, ""}, {w.Shell, ` \`}} {
+	for _, one := range []command{{"psql", w.SQL, ""}, {"config", w.Config, ""}, {"shell", w.Shell, ` \`}} {
 		if one.text != "" {
 			all = append(all, one)
 		}
 	}
-	return append(all, command{})[:max(1, len(all))]
+	return all
 }
 
 func (c command) lines(width int) (all []string) {
@@ -313,7 +322,11 @@ func (f *frame) blocked() {
 			f.row("event", wording.Printable(r.EventID))
 		}
 		if r.Topic != "" {
-			f.row("topic", wording.Printable(r.Topic)+", "+wording.Bytes(int64(r.Bytes)))
+			text := wording.Printable(r.Topic) + ", " + wording.Bytes(int64(r.Bytes))
+			if r.Limit > 0 {
+				text += "; " + r.LimitOf + " is " + wording.Bytes(int64(r.Limit))
+			}
+			f.row("topic", text)
 		}
 	}
 	f.add("")
@@ -333,9 +346,11 @@ func (f *frame) blocked() {
 			cost = f.paint(red, cost)
 		}
 		f.add("     " + cost)
-		for _, text := range commands(&w) {
-			for _, line := range text.lines(f.width - 5) {
-				f.add("     " + line)
+		for _, one := range commands(&w) {
+			label := one.where
+			for _, line := range one.lines(f.width - 12) {
+				f.add("     " + f.paint(dim, fmt.Sprintf("%-6s", label)) + " " + line)
+				label = ""
 			}
 		}
 	}

@@ -99,6 +99,16 @@ func Hosts(cfg Config) (hosts []string, err error) {
 	return hosts, nil
 }
 
+// Where is the first server that cfg.URL names, and the database, for people; empty if the URL cannot be
+// read. It has neither user nor password.
+func Where(cfg Config) string {
+	d, err := parseDSN(cfg.URL)
+	if err != nil || len(d.targets) == 0 {
+		return ""
+	}
+	return d.targets[0].addr() + "/" + d.config.Database
+}
+
 // CheckURL parses cfg.URL without connecting. The warnings name explicitly
 // weakened TLS; none of them, nor the error, shows the URL.
 func CheckURL(cfg Config) (warnings []string, err error) {

@@ -180,3 +180,17 @@ func wantRefused(t *testing.T, err error, text string) {
 		t.Errorf("%q does not say %q, or is %s (%s)", err, text, Reason(err), KindOf(err))
 	}
 }
+
+// Whoever looks at a page sees which database it is about, and nothing that opens it.
+func TestWhere_NamesHostAndDatabaseAlone(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://relay:secret@db1:5433/shop":                        "db1:5433/shop",
+		"postgres://relay:secret@db1:5433,db2:5434/shop?sslmode=allow": "db1:5433/shop",
+		"host=/run/postgresql port=5432 user=relay dbname=shop":        "/run/postgresql/.s.PGSQL.5432/shop",
+		"postgres://relay:secret@[::1":                                 "",
+	} {
+		if got := Where(Config{URL: url}); got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+	}
+}

@@ -62,9 +62,12 @@ func TestStop_WhileBlockedTellsWhatComesAgain(t *testing.T) {
 				if durable := len(b.sink.Delivered()); st.State != status.Blocked || durable != tt.published || int(st.EventsPublished) != durable || st.InFlightEvents != tt.inFlight || st.EventsToRepeat != tt.again {
 					t.Errorf("blocked: %s, published %d of %d durable, %d in flight, %d to repeat", st.State, st.EventsPublished, durable, st.InFlightEvents, st.EventsToRepeat)
 				}
+				blocked := st.Obstacle
 				b.stop(t)
 				if st := b.relay.Status(); st.EventsToRepeat != tt.again || int(st.EventsPublished) != tt.published {
 					t.Errorf("stopped: published %d, %d to repeat", st.EventsPublished, st.EventsToRepeat)
+				} else if o := st.Obstacle; o == nil || o.Reason != blocked.Reason || o.Row == nil || *o.Row != *blocked.Row || st.State != status.Stopping {
+					t.Errorf("stopped: %s at %+v, blocked at %+v", st.State, o, blocked)
 				}
 			})
 		})

@@ -27,6 +27,13 @@ type Classified interface {
 	Classify(found error) *Error
 }
 
+// Limited is an error about a record that is over a limit of the relay's configuration, and not of the
+// brokers': the key that has the limit is named.
+type Limited interface {
+	error
+	Limit() (bytes int, key string)
+}
+
 // WhenUp is the next step where brokers cannot be reached and the error has none.
 func WhenUp(err error) error {
 	e, ok := errors.AsType[*Error](err)

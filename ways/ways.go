@@ -18,6 +18,7 @@ type Facts struct {
 	Topic           string
 	Position        string // that gives up the transaction of the row, as X/Y
 	Bytes           int    // of the record
+	OwnLimit        bool   // the record is over the relay's limit, and not over one of the brokers'
 	DeadLetterTopic string
 	CheckpointTopic string
 	Brokers         string // the bootstrap servers, with commas
@@ -148,14 +149,16 @@ var byReason = map[string]func(*Facts) []Way{
 		return []Way{{Title: "Let the relay use its transactional ids", Shell: f.acl("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id cdc-relay-")}}
 	},
 	"record_too_large": func(f *Facts) []Way {
-		limit := f.limit()
-		return []Way{
-			{
-				Title: "Let the topic take it",
-				Shell: f.kafka("kafka-configs.sh", "--alter --entity-type topics --entity-name "+Word(f.Topic)+" --add-config max.message.bytes="+limit),
-			},
-			{Title: "Let the relay send it, where the message names kafka.max_message_bytes", Config: "kafka: {max_message_bytes: " + f.limitKiB() + "}", Restart: true},
+		topic := Way{Title: "Let the topic take it", Shell: f.topicConfig("max.message.bytes=" + f.limit())}
+		relay := Way{Title: "Let the relay send it, and the topic take it", Shell: topic.Shell, Config: "kafka: {max_message_bytes: " + f.limitKiB() + "}", Restart: true}
+		switch {
+		case f.OwnLimit:
+			return []Way{relay}
+		case f.Bytes > 0: // it was sent
+			return []Way{topic}
 		}
+		relay.Title += ", where the message names kafka.max_message_bytes"
+		return []Way{topic, relay}
 	},
 	"invalid_record": invalidRecord, "corrupt_message": invalidRecord,
 	"invalid_timestamp": func(f *Facts) []Way {
@@ -302,8 +305,8 @@ func newSlot(f *Facts) []Way {
 		setup += " --accept-gap"
 	}
 	return []Way{{
-		Title: "Begin with a new slot; the rows since the confirmed position have to be sent again from the table",
-		Shell: "cdc-relay teardown --yes\n" + setup + "\ncdc-relay run", Loses: Later, Restart: true, Stopped: true,
+		Title: "Begin with a new slot, and send the rows since the confirmed position again from the table; TIME is somewhat before the last row that was delivered",
+		Shell: "cdc-relay teardown --yes\n" + setup + "\ncdc-relay replay --since TIME --complete-keys --yes\ncdc-relay run", Loses: Later, Restart: true, Stopped: true,
 	}}
 }
 

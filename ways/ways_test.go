@@ -53,11 +53,11 @@ func TestOut_SaysItInTheNamesAtHand(t *testing.T) {
 	for reason, want := range map[string][]string{
 		"record_too_large": {
 			"kafka-configs.sh --bootstrap-server b1:9092,b2:9092 --alter --entity-type topics --entity-name orders --add-config max.message.bytes=1572864",
-			"kafka: {max_message_bytes: 1536KiB}", "relay: {on_reject: dead_letter}", "SELECT pg_replication_slot_advance('o''clock', '16/B374D849');",
+			"relay: {on_reject: dead_letter}", "SELECT pg_replication_slot_advance('o''clock', '16/B374D849');",
 		},
 		"unknown_topic":     {"kafka-topics.sh --bootstrap-server b1:9092,b2:9092 --create --topic orders --partitions 12"},
 		"table_unpublished": {`ALTER PUBLICATION "Pub" ADD TABLE public."the ""box""";`},
-		"slot_lost":         {"cdc-relay teardown --yes\ncdc-relay setup\ncdc-relay run"},
+		"slot_lost":         {"cdc-relay teardown --yes\ncdc-relay setup\ncdc-relay replay --since TIME --complete-keys --yes\ncdc-relay run"},
 	} {
 		var text strings.Builder
 		for _, w := range Out(reason, f) {
@@ -68,6 +68,27 @@ func TestOut_SaysItInTheNamesAtHand(t *testing.T) {
 				t.Errorf("%s: %q is missing in:\n%s", reason, one, &text)
 			}
 		}
+	}
+}
+
+// A topic that takes more does not help where the relay does not send the record, and a relay that
+// would send it not where the topic refuses it.
+func TestOut_OfALargeRecordBeginsWithTheLimitThatItIsOver(t *testing.T) {
+	topic, relay := "max.message.bytes=1572864", "kafka: {max_message_bytes: 1536KiB}"
+	for name, c := range map[string]struct {
+		facts        Facts
+		topic, relay bool
+	}{
+		"refused by the topic": {Facts{Bytes: 1_348_211}, true, false},
+		"not sent":             {Facts{Bytes: 1_348_211, OwnLimit: true}, true, true},
+	} {
+		first := Out("record_too_large", c.facts)[0]
+		if strings.Contains(first.Shell, topic) != c.topic || (first.Config == relay) != c.relay || first.Restart != c.relay {
+			t.Errorf("%s: %+v", name, first)
+		}
+	}
+	if all := Out("record_too_large", Facts{}); len(all) != 3 || all[0].Config != "" || all[1].Config != "kafka: {max_message_bytes: SIZE}" {
+		t.Errorf("where the row is not known: %+v", all)
 	}
 }
 

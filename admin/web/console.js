@@ -90,6 +90,7 @@ const state = {
   configuration: null, filter: '', chosenOnly: true, lines: [], level: 'info', login: null, copied: null,
   letters: null, wanted: { state: 'waiting' }, chosen: new Set(), look: null, plan: null, planning: false, words: '', job: null, said: null,
   rows: [], passed: null, only: { table: '', topic: '' },
+  flows: {}, flowsAt: 0, waiting: null, waitingAt: 0, asideWas: 0, crowded: false,
 };
 
 async function ask(path, options) {
@@ -121,7 +122,7 @@ function level(st) {
 
 function walLasts(st) {
   const slot = st.slot_state;
-  if (!slot) return ['–', st.shards ? 'each shard has its own: see Shards' : 'PostgreSQL was not asked yet'];
+  if (!slot) return ['–', st.shards ? 'each shard has its own: see Shards' : st.source_reached ? 'PostgreSQL does not answer' : 'PostgreSQL was not asked yet'];
   if (slot.wal_status === 'lost') return ['lost', 'the slot has lost its WAL'];
   const kept = bytes(st.retained_wal_bytes) + ' kept';
   if (slot.safe_wal_bytes === null) return ['no limit', kept + '; until the disk is full'];
@@ -155,11 +156,13 @@ async function copy(text) {
   setTimeout(() => { state.copied = null; draw(); }, 2000);
 }
 
-const command = (text, main) => h('div', { class: 'cmd' }, h('pre', { tabindex: '0' }, visible(text)), copyButton(text, 'Copy', main));
+const command = (text, main, where = 'in a shell') => h('div', {}, h('p', { class: 'muted where' }, where), h('div', { class: 'cmd' }, h('pre', { tabindex: '0' }, visible(text)), copyButton(text, 'Copy', main)));
 
 function commands(way, main) {
   const parts = [];
-  for (const text of [way.sql, way.config, way.shell]) if (text) parts.push(command(text, main && parts.length === 0));
+  for (const [where, text] of [['in psql, on the relay\'s database', way.sql], ['in the configuration file', way.config], ['in a shell', way.shell]]) {
+    if (text) parts.push(command(text, main && parts.length === 0, where));
+  }
   return parts;
 }
 
@@ -175,7 +178,7 @@ function headline(st) {
       st.obstacle?.next_try ? ', next ' + next(st.obstacle.next_try) : null),
     st.obstacle && first && h('div', {},
       h('p', {}, h('b', {}, 'What to do: '), first.title, '. ', h('a', { href: '/blocked' }, state.obstacle.ways.length > 1 ? `All ${state.obstacle.ways.length} ways out` : 'More about it')),
-      commands(first, true)),
+      commands(first, true), first.restart && h('p', {}, first.stopped ? 'Stop the relay first, and start it afterwards.' : 'Then restart the relay.')),
     st.obstacle && state.obstacle?.heals_by_itself && h('p', {}, 'This passes by itself: the relay goes on trying. ', h('a', { href: '/blocked' }, 'What it means')));
 }
 
@@ -192,15 +195,16 @@ function figures(st) {
   const [lasts, fits] = walLasts(st);
   const last = newest();
   const full = st.in_flight_limit_bytes ? st.in_flight_bytes / st.in_flight_limit_bytes : 0;
-  const aside = st.parked_keys + st.events_rejected_total + st.dead_letters_total;
+  const waits = state.waiting, parts = [`${count(st.dead_letters_total)} dead letters, ${count(st.events_rejected_total)} rejected since the start`];
+  if (st.parked_keys) parts.unshift(`${count(st.parked_keys)} ${st.parked_keys === 1 ? 'key' : 'keys'} parked`);
   return h('section', { class: 'card', 'aria-label': 'Figures' }, h('dl', { class: 'figures' },
-    figure('Behind', st.lag_seconds === null ? 'not known' : duration(st.lag_seconds), bytes(st.lag_bytes) + ' of WAL not confirmed'),
+    figure('Behind', st.lag_seconds === null ? 'not known' : duration(st.lag_seconds), bytes(st.lag_bytes) + ' of WAL not confirmed' + (st.rows_behind === null || st.rows_behind === undefined ? '' : `, ≈ ${count(st.rows_behind)} rows (by the rows in as much WAL of the last 10 min)`)),
     figure('WAL lasts', lasts, fits, lasts === 'lost'),
     figure('Rate', count(last.acknowledged) + '/s', count(last.received) + '/s read from PostgreSQL'),
     figure('Age p99', duration(last.age_p99), 'from commit to acknowledgement; p50 ' + duration(last.age_p50)),
     figure('In flight', count(st.in_flight_events) + (st.in_flight_events === 1 ? ' row' : ' rows'), `${bytes(st.in_flight_bytes)} of ${bytes(st.in_flight_limit_bytes)}`, false,
       h('progress', { max: '100', value: Math.round(100 * Math.min(1, full)), 'aria-label': 'memory in flight' })),
-    figure('Set aside', count(aside), `${count(st.dead_letters_total)} dead letters, ${count(st.parked_keys)} keys parked, ${count(st.events_rejected_total)} rejected, since the start`)));
+    figure('Set aside', waits === null ? count(st.dead_letters_total) : count(waits) + ' waiting', parts.join('; '), false, waits > 0 && [' ', h('a', { href: '/dead-letters' }, 'Look at them')])));
 }
 
 function flow(st) {
@@ -232,6 +236,7 @@ const charts = [
   { title: 'Age at acknowledgement', unit: duration, series: [['age_p50', 'p50'], ['age_p95', 'p95'], ['age_p99', 'p99'], ['produce_p95', 'in Kafka, p95']] },
   { title: 'In flight', unit: bytes, series: [['in_flight_bytes', 'memory']], limit: (st) => st.in_flight_limit_bytes },
   { title: 'Memory of the process', unit: bytes, series: [['resident_bytes', 'resident'], ['heap_bytes', 'heap']] },
+  { title: 'Processor', unit: (v) => v === null || v === undefined ? '–' : (v * 100).toFixed(v < 0.1 ? 1 : 0) + ' % of a core', series: [['cpu', 'used']] },
 ];
 
 function newest() {
@@ -311,8 +316,8 @@ const pages = {
   '/blocked': { label: 'Blocked', key: 'b', view: blocked },
   '/dead-letters': { label: 'Dead letters', key: 'd', view: lettersPage, load: openLetters },
   '/tail': { label: 'Tail', key: 'w', view: tailPage, load: openTail },
-  '/tables': { label: 'Tables', key: 't', view: tables, load: loadTables },
-  '/shards': { label: 'Shards', key: 's', view: shards },
+  '/tables': { label: 'Tables', key: 't', view: tables, load: () => { loadTables(); loadFlows('tables', 'topics'); } },
+  '/shards': { label: 'Shards', key: 's', view: shards, load: () => loadFlows('shards') },
   '/check': { label: 'Check', key: 'c', view: checkPage, load: loadCheck },
   '/config': { label: 'Config', key: 'o', view: config, load: loadConfig },
   '/log': { label: 'Log', key: 'l', view: log, load: loadLog },
@@ -345,9 +350,9 @@ function blocked(st) {
       r && [h('dt', {}, 'Row'), h('dd', {}, name(r.table), `, row ${r.number} of the transaction committing at `, h('code', {}, r.commit_lsn || '–')),
         r.event_id && [h('dt', {}, 'Event'), h('dd', {}, name(r.event_id, 80))],
         r.topic && [h('dt', {}, 'Topic'), h('dd', {}, name(r.topic, 80))],
-        r.bytes ? [h('dt', {}, 'Record'), h('dd', {}, `${bytes(r.bytes)} (${r.bytes} bytes)`)] : null],
+        r.bytes ? [h('dt', {}, 'Record'), h('dd', {}, `${bytes(r.bytes)} (${r.bytes} bytes)`, r.limit ? [`; the limit is ${bytes(r.limit)} (`, h('code', {}, r.limit_of), ')'] : null)] : null],
       h('dt', {}, 'Since'), h('dd', {}, clock(o.since), ' (', ago(o.since), ')'),
-      h('dt', {}, 'Attempts'), h('dd', {}, String(o.attempts), o.next_try ? ', next ' + next(o.next_try) : '', acts() && [' ', h('button', { type: 'button', onclick: tryNow }, 'Try now')], state.said && h('span', { role: 'status' }, ' ' + state.said)),
+      h('dt', {}, 'Attempts'), h('dd', {}, o.attempts ? `${o.attempts} failed` : 'the client goes on trying', o.next_try ? ', next ' + next(o.next_try) : '', acts() && [' ', h('button', { type: 'button', onclick: tryNow }, 'Try now')], state.said && h('span', { role: 'status' }, ' ' + state.said)),
       more?.entry && [h('dt', {}, 'Means'), h('dd', {}, spans(more.entry.means)), h('dt', {}, 'Look at'), h('dd', {}, spans(more.entry.look_at)),
         h('dt', {}, 'Do'), h('dd', {}, spans(more.entry.do)), h('dt', {}, 'Rows'), h('dd', {}, spans(more.entry.rows)),
         h('dt', {}, 'Runbook'), h('dd', {}, h('a', { href: more.entry.link, rel: 'noreferrer', target: '_blank' }, 'the entry in the documentation'))])),
@@ -359,18 +364,33 @@ function blocked(st) {
   ];
 }
 
+// spark is the hour of one name, as a small curve with its numbers for whoever does not see it.
+function spark(kind, of, unit) {
+  const H = state.flows[kind], values = H?.series[of]?.filter((v) => v !== null) ?? [];
+  if (values.length < 2) return h('span', { class: 'muted' }, '–');
+  const all = H.series[of], most = Math.max(...values) || 1, w = 120, t = 22;
+  let d = '', pen = false;
+  all.forEach((v, i) => {
+    if (v === null) { pen = false; return; }
+    d += (pen ? 'L' : 'M') + (i * w / (all.length - 1)).toFixed(1) + ' ' + (t - 1 - v / most * (t - 3)).toFixed(1) + (pen ? '' : 'h.01');
+    pen = true;
+  });
+  const range = `between ${unit(Math.min(...values))} and ${unit(most)}`;
+  return s('svg', { class: 'spark', viewBox: `0 0 ${w} ${t}`, width: w, height: t, role: 'img', 'aria-label': range }, s('title', {}, range), s('path', { class: 'line l1', d }));
+}
+
 const list = (label, heads, rows) => h('div', { class: 'wide', tabindex: '0', role: 'region', 'aria-label': label }, h('table', { class: 'list' },
   h('thead', {}, h('tr', {}, heads.map((t) => h('th', { scope: 'col', class: t.startsWith('#') ? 'num' : null }, t.replace('#', ''))))), h('tbody', {}, rows)));
 
 function tables(st) {
   const all = state.tables?.tables ?? st.tables, live = new Map(st.tables.map((f) => [f.name, f]));
   return [
-    h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tables and topics'), h('h2', {}, 'Tables'), list('Tables', ['Table', '#Rows read', '#a second', 'Last row', 'Mapping'],
-      all.map((f) => [live.get(f.name) ?? f]).map(([f]) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, ago(f.last)),
+    h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tables and topics'), h('h2', {}, 'Tables'), list('Tables', ['Table', '#Rows read', '#a second', 'The hour', '#Rejected', 'Last row', 'Mapping'],
+      all.map((f) => [live.get(f.name) ?? f]).map(([f]) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, spark('tables', f.name, (v) => count(v) + '/s')), h('td', { class: f.rejected ? 'num lv-warn' : 'num' }, (f.rejected ?? 0).toLocaleString('en')), h('td', {}, ago(f.last)),
         h('td', {}, h('button', { type: 'button', 'aria-label': 'Explain ' + f.name, onclick: () => explain(f.name) }, 'Explain')))))),
     Object.entries(state.explained).map(([of, e]) => h('section', { class: 'card' }, h('div', { class: 'row' }, h('h2', {}, 'How ', name(of), ' is mapped'), h('button', { type: 'button', class: 'plain push', 'aria-label': 'Close ' + of, onclick: () => { delete state.explained[of]; draw(); } }, 'Close')), explanation(e))),
-    h('section', { class: 'card' }, h('h2', {}, 'Topics'), st.topic_rates.length === 0 ? h('p', { class: 'muted' }, 'Nothing was acknowledged yet.') : list('Topics', ['Topic', '#Records', '#a second', 'Last record'],
-      [...st.topic_rates].sort((a, b) => b.per_second - a.per_second).map((f) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, ago(f.last)))))),
+    h('section', { class: 'card' }, h('h2', {}, 'Topics'), st.topic_rates.length === 0 ? h('p', { class: 'muted' }, 'Nothing was acknowledged yet.') : list('Topics', ['Topic', '#Records', '#a second', 'The hour', 'Last record'],
+      [...st.topic_rates].sort((a, b) => b.per_second - a.per_second).map((f) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, spark('topics', f.name, (v) => count(v) + '/s')), h('td', {}, ago(f.last)))))),
   ];
 }
 
@@ -391,9 +411,9 @@ function shards(st) {
   const worst = ['stopping', 'blocked', 'reconnecting', 'starting', 'streaming', 'standby'];
   const all = st.shards?.length ? [...st.shards].sort((a, b) => worst.indexOf(a.state) - worst.indexOf(b.state)) : [st];
   return [headline(st), h('section', { class: 'card' }, h('h2', {}, st.shards?.length ? 'Shards of this process, the worst first' : 'One slot; the outbox is not divided'),
-    list('Shards', ['Slot', 'State', '#Behind', '#WAL not confirmed', '#WAL kept', '#In flight', '#Acknowledged', 'WAL lasts'], all.map((one) => h('tr', {},
+    list('Shards', ['Slot', 'State', '#Behind', '#WAL not confirmed', 'The hour', '#WAL kept', '#In flight', '#Acknowledged', 'WAL lasts'], all.map((one) => h('tr', {},
       h('td', {}, name(one.slot)), h('td', {}, h('span', { class: 'lv-' + level(one) }, levels[level(one)][0] + ' '), one.state, one.reason ? [' ', h('code', {}, one.reason)] : null),
-      h('td', { class: 'num' }, one.lag_seconds === null ? 'not known' : duration(one.lag_seconds)), h('td', { class: 'num' }, bytes(one.lag_bytes)), h('td', { class: 'num' }, bytes(one.retained_wal_bytes)),
+      h('td', { class: 'num' }, one.lag_seconds === null ? 'not known' : duration(one.lag_seconds)), h('td', { class: 'num' }, bytes(one.lag_bytes)), h('td', {}, spark('shards', one.slot, bytes)), h('td', { class: 'num' }, bytes(one.retained_wal_bytes)),
       h('td', { class: 'num' }, count(one.in_flight_events)), h('td', { class: 'num' }, one.events_published_total.toLocaleString('en')), h('td', {}, walLasts(one)[0]))))),
   h('p', { class: 'muted' }, 'This page is of this process alone. Another process with other shards, or one that stands by, has its own.')];
 }
@@ -533,6 +553,7 @@ async function loadLetters(after) {
     const got = await ask('/api/v1/dead-letters?' + query);
     if (after) got.letters = [...state.letters.letters, ...got.letters];
     state.letters = got;
+    state.waiting = got.waiting;
     state.problem = null;
     const waiting = new Set(got.letters.filter((l) => l.state === 'waiting').map(placeOf));
     for (const one of state.chosen) if (!waiting.has(one)) state.chosen.delete(one);
@@ -674,9 +695,9 @@ function frame() {
     h('a', { class: 'skip', href: '#main' }, 'To the content'),
     h('header', { class: 'top' }, h('div', { class: 'bar' },
       h('a', { class: 'brand', href: '/' }, h('img', { src: '/assets/icon.svg', alt: '' }), 'cdc-relay'),
-      h('p', { class: 'who' }, h('span', {}, h('b', {}, name(st.pipeline, 40))), h('span', {}, 'slot ', h('b', {}, name(st.slot, 40))), h('span', {}, st.state === 'standby' ? 'standing by' : 'active'), h('span', {}, st.version), h('span', {}, state.held ? 'held: press p' : `data ${age} s old`)),
-      h('nav', { 'aria-label': 'Pages' }, Object.entries(pages).map(([path, p]) => (path !== '/shards' || st.shards?.length) && h('a', { href: path, 'aria-current': p === here ? 'page' : null }, p.label, path === '/blocked' && st.obstacle ? h('span', { class: 'mark' }, ' ■') : null, path === '/dead-letters' && st.dead_letters_total + st.parked_keys > 0 ? h('span', { class: 'mark' }, ' ▲') : null))))),
-    h('main', { id: 'main', tabindex: '-1' }, stale() && h('p', { class: 'stale-note', role: 'status' }, `No answer for ${age} s: this is what was known last. Is the relay running?`), here.view(st)),
+      h('p', { class: 'who' }, h('span', {}, h('b', {}, name(st.pipeline, 40))), state.about?.source && h('span', {}, name(state.about.source, 60)), h('span', {}, 'slot ', h('b', {}, name(st.slot, 40))), h('span', {}, st.state === 'standby' ? 'standing by' : 'active'), h('span', {}, st.version), h('span', {}, state.held ? 'held: press p' : `data ${age} s old`)),
+      h('nav', { 'aria-label': 'Pages' }, Object.entries(pages).map(([path, p]) => (path !== '/shards' || st.shards?.length) && h('a', { href: path, 'aria-current': p === here ? 'page' : null }, p.label, path === '/blocked' && st.obstacle ? h('span', { class: 'mark' }, ' ■') : null, path === '/dead-letters' && (state.waiting ?? st.dead_letters_total) + st.parked_keys > 0 ? h('span', { class: 'mark' }, state.waiting ? ` ▲ ${count(state.waiting)}` : ' ▲') : null))))),
+    h('main', { id: 'main', tabindex: '-1' }, stale() && h('p', { class: 'stale-note', role: 'status' }, `No answer for ${age} s: this is what was known last. Is the relay running?`), state.crowded && h('p', { class: 'stale-note', role: 'status' }, 'As many pages of this console are open as it feeds: 16, or 4 of one address. This one asks every 5 s instead, until another is closed.'), here.view(st)),
     h('footer', {}, h('span', {}, 'This process only. '), h('a', { href: '/api/v1/openapi.json' }, 'API'), h('a', { href: '/metrics' }, 'Metrics'),
       h('button', { type: 'button', class: 'plain', onclick: theme }, 'Light or dark'), h('button', { type: 'button', class: 'plain', onclick: help }, 'Keys (?)'), state.about?.signed_in && h('button', { type: 'button', class: 'plain', onclick: signOut }, 'Sign out')),
   ];
@@ -796,12 +817,25 @@ async function loadHistory() {
   draw();
 }
 
+// loadWaiting asks how many dead letters wait, while somebody looks: a count since the start does not say it.
+async function loadWaiting() {
+  if (!state.about?.dead_letters || document.hidden || Date.now() - state.waitingAt < 60000 && state.status?.dead_letters_total === state.asideWas) return;
+  Object.assign(state, { waitingAt: Date.now(), asideWas: state.status?.dead_letters_total });
+  try { state.waiting = (await ask('/api/v1/dead-letters?limit=1')).waiting; draw(); } catch { /* not for everybody, or the brokers are away */ }
+}
+
 async function loadObstacle() {
   state.obstacleAt = Date.now();
   try { state.obstacle = await ask('/api/v1/obstacle'); } catch { /* the next one asks again */ }
   draw();
 }
 async function loadTables() { try { state.tables = await ask('/api/v1/tables'); draw(); } catch (p) { trouble(p); } }
+async function loadFlows(...kinds) {
+  if (!state.about?.history_seconds) return;
+  state.flowsAt = Date.now();
+  for (const kind of kinds) try { state.flows[kind] = await ask('/api/v1/history/flows?of=' + kind); } catch { /* the next one asks again */ }
+  draw();
+}
 async function loadCheck() { try { state.check = await ask('/api/v1/check'); draw(); } catch (p) { trouble(p); } }
 async function loadConfig() { try { state.configuration = (await ask('/api/v1/configuration')).yaml; draw(); } catch (p) { trouble(p); } }
 async function loadLog() { try { state.lines = (await ask('/api/v1/log')).lines; draw(); } catch (p) { trouble(p); } }
@@ -821,19 +855,35 @@ async function explain(table) {
   draw();
 }
 
+// seen takes a status that came.
+function seen(st) {
+  Object.assign(state, { status: st, at: Date.now(), failed: null });
+  const o = st.obstacle, of = o ? [o.reason, o.row?.commit_lsn, o.row?.number].join(' ') : '';
+  if (of !== state.obstacleOf || o && Date.now() - state.obstacleAt > 15000) { state.obstacleOf = of; o ? loadObstacle() : (state.obstacle = null); }
+  loadWaiting();
+  if (Date.now() - state.flowsAt > 15000 && ['/tables', '/shards'].includes(location.pathname)) loadFlows(...(location.pathname === '/tables' ? ['tables', 'topics'] : ['shards']));
+  draw();
+}
+
+// poll asks in place of a stream, where as many are open as there may be.
+let asks = 0;
+async function poll() {
+  if (asks++ % 3 === 2) { listen(); return; }
+  try {
+    if (!state.held) seen(await ask('/api/v1/status'));
+    await loadHistory();
+  } catch (problem) { state.failed = problem.message; }
+  again = setTimeout(poll, 5000);
+}
+
 let source = null, again = 0;
 function listen() {
   source?.close();
   clearTimeout(again);
   source = new EventSource('/api/v1/stream?kinds=' + (state.quiet ? 'status,charts' : 'status,charts,log'));
   source.addEventListener('status', (e) => {
-    if (state.held) return;
-    state.status = JSON.parse(e.data);
-    state.at = Date.now();
-    state.failed = null;
-    const o = state.status.obstacle, of = o ? [o.reason, o.row?.commit_lsn, o.row?.number].join(' ') : '';
-    if (of !== state.obstacleOf || o && Date.now() - state.obstacleAt > 15000) { state.obstacleOf = of; o ? loadObstacle() : (state.obstacle = null); }
-    draw();
+    state.crowded = false;
+    if (!state.held) seen(JSON.parse(e.data));
   });
   source.addEventListener('charts', (e) => {
     const point = JSON.parse(e.data), H = state.history;
@@ -867,6 +917,7 @@ function listen() {
       const about = await ask('/api/v1/console');
       if (!about.admitted && about.token) { go('/login'); return; }
       state.about = about;
+      if (about.streams_left === 0) { state.crowded = true; poll(); return; }
       state.quiet = !state.quiet; // where the log is not for everybody, go on without it
     } catch { /* it is away; try again */ }
     again = setTimeout(listen, 2000);

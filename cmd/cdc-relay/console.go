@@ -12,8 +12,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/ways"
 )
 
@@ -22,8 +24,10 @@ const consolePatience = 20 * time.Second
 
 // consoleTools are what the console's pages do, by what the commands do.
 func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings func() (ages, produce history.Buckets)) admin.Tools {
+	tables, named := consoleTables(settings)
 	tools := admin.Tools{
-		Timings: timings, Log: a.logTail, Letters: letterTools(cfg, settings),
+		Tables: tables,
+		Source: postgres.Where(settings.Replication), Timings: timings, Log: a.logTail, Letters: letterTools(cfg, settings),
 		Facts: ways.Facts{
 			DeadLetterTopic: settings.DeadLetterTopic, CheckpointTopic: settings.CheckpointTopic,
 			Brokers: strings.Join(settings.Kafka.Brokers, ","), Principal: principal(settings),
@@ -45,7 +49,7 @@ func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings fu
 			return findings(report.Findings), nil
 		},
 		Explain: func(ctx context.Context, table string) (any, error) {
-			explainer, err := explain.New(cfg, explain.Options{Table: table, NoRecord: true})
+			explainer, err := explain.New(cfg, explain.Options{Table: named[table], NoRecord: true})
 			if err != nil {
 				return nil, err
 			}
@@ -57,10 +61,26 @@ func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings fu
 		},
 	}
 	for _, table := range settings.Replication.Tables {
-		tools.Tables = append(tools.Tables, table.Schema+"."+table.Name)
 		tools.Facts.Tables = append(tools.Facts.Tables, ways.Identifier(table.Schema)+"."+ways.Identifier(table.Name))
 	}
 	return tools
+}
+
+// consoleTables are the configured tables and prefixes of messages as the status names them, and what each is
+// called in the configuration: there a name has quotes where SQL needs them.
+func consoleTables(settings relay.Config) (shown []string, named map[string]string) {
+	named = make(map[string]string)
+	add := func(name, configured string) {
+		shown = append(shown, name)
+		named[name] = configured
+	}
+	for _, table := range settings.Replication.Tables {
+		add(table.Schema+"."+table.Name, table.String())
+	}
+	for i, prefix := range settings.Replication.Messages {
+		add(wal.MessageRelation(prefix, len(settings.Replication.Tables)+i).Qualified(), prefix)
+	}
+	return shown, named
 }
 
 // principal is the relay's in ACLs, as far as the configuration tells.

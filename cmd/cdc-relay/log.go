@@ -77,19 +77,23 @@ func console(out io.Writer, colours bool) zerolog.ConsoleWriter {
 var logs = map[string]string{"logs": "yes"}
 
 // logAsAsked has the last line of a verb that logs be JSON where log.format: json is known: from
-// --set, the environment, or the file as far as it could be read. Of an unknown verb that is
-// known too.
+// --set, the environment, or the file as far as it could be read, also where the command line could not be. Of
+// an unknown verb that is known too.
 func (a *app) logAsAsked(cmd *cobra.Command, failure error) {
 	if a.jsonLog != nil || cmd.HasParent() && cmd.Annotations["logs"] == "" {
 		return
 	}
 	format, pipeline := a.known.format, a.known.pipeline
+	set := a.set
 	if file, ok := errors.AsType[*config.Errors](failure); ok && a.known.format == "" {
 		format, pipeline = file.Log.Format, file.Pipeline
+	} else if !a.began {
+		set = append(set, a.typed("--set", "")...)
+		format, pipeline = a.logOfFile()
 	}
 	asked := func(variable, key, otherwise string) string {
 		value := cmp.Or(a.getenv(variable), otherwise)
-		for _, assignment := range a.set {
+		for _, assignment := range set {
 			if v, found := strings.CutPrefix(assignment, key+"="); found {
 				value = v
 			}
@@ -101,6 +105,38 @@ func (a *app) logAsAsked(cmd *cobra.Command, failure error) {
 	}
 	log := a.newLogger(config.Log{Level: "info", Format: "json"}, asked("CDC_RELAY_PIPELINE", "pipeline", cmp.Or(pipeline, "default")))
 	a.jsonLog = &log
+}
+
+// logOfFile is the format that the file asks for, and its pipeline, for a command line that makes no
+// sense: what is wrong with the file is not said then.
+func (a *app) logOfFile() (format, pipeline string) {
+	path := a.configPath
+	if named := a.typed("--config", "-c"); len(named) > 0 {
+		path = named[len(named)-1]
+	}
+	cfg, err := config.Load(config.Options{Path: path, Environ: a.env, Partial: true, WithoutSecrets: true})
+	if file, ok := errors.AsType[*config.Errors](err); ok {
+		return file.Log.Format, file.Pipeline
+	}
+	return cfg.Log.Format, cfg.Relay().Pipeline
+}
+
+// typed are the values of a flag on the command line, read without knowing the other flags. short is
+// empty where there is none.
+func (a *app) typed(long, short string) (values []string) {
+	for i, word := range a.args {
+		if word == "--" {
+			break
+		}
+		if value, found := strings.CutPrefix(word, long+"="); found {
+			values = append(values, value)
+		} else if (word == long || short != "" && word == short) && i+1 < len(a.args) {
+			values = append(values, a.args[i+1])
+		} else if value, found := strings.CutPrefix(word, short); found && short != "" && value != "" {
+			values = append(values, strings.TrimPrefix(value, "="))
+		}
+	}
+	return values
 }
 
 func (a *app) textLog(settings config.Log) bool {

@@ -101,6 +101,9 @@ func TestLog_TheLastLineIsJSONWhereTheFileAsksForIt(t *testing.T) {
 		"unreadable as YAML":   {file: asJSON + "pipeline: {", says: "cannot be read as YAML", env: []string{"CDC_RELAY_LOG_FORMAT=json", "CDC_RELAY_PIPELINE=shop"}},
 		"usage":                {says: "(see cdc-relay run --help)", env: []string{"CDC_RELAY_LOG_FORMAT=json", "CDC_RELAY_PIPELINE=shop"}, args: []string{"--bogus"}},
 		"usage without format": {says: "(see cdc-relay run --help)", args: []string{"--bogus"}, plain: true},
+		"usage, the file asks": {file: asJSON + complete, says: "(see cdc-relay run --help)", args: []string{"--bogus"}},
+		"usage, a wrong file":  {file: asJSON + complete + "kafak: {}\n", says: "(see cdc-relay run --help)", args: []string{"--bogus"}},
+		"usage, --set wins":    {file: asJSON + complete, says: "(see cdc-relay run --help)", args: []string{"--bogus", "--set", "log.format=text"}, plain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "relay.yaml")
@@ -111,6 +114,19 @@ func TestLog_TheLastLineIsJSONWhereTheFileAsksForIt(t *testing.T) {
 			got.want(t, exitUsage, "", tt.says)
 			wantLastLine(t, got.stderr, tt.says, "shop", !tt.plain)
 		})
+	}
+}
+
+// What cannot be read of the command line may stand before the name of the file.
+func TestLog_TheFileIsFoundBehindAnUnknownFlag(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "relay.yaml")
+	if err := os.WriteFile(file, []byte("log: {format: json}\npipeline: shop\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"-c", file}, {"-c" + file}, {"-c=" + file}, {"--config", file}, {"--config=" + file}} {
+		got := invoke(t, nil, append([]string{"run", "--bogus"}, args...)...)
+		got.want(t, exitUsage, "", "unknown flag: --bogus")
+		wantLastLine(t, got.stderr, "unknown flag: --bogus", "shop", true)
 	}
 }
 

@@ -77,6 +77,7 @@ func heed(signals <-chan os.Signal, stop, hurry func()) {
 type app struct {
 	process
 	stopped    <-chan struct{} // closed by the first stop signal
+	args       []string        // as typed
 	configPath string
 	set        []string
 	began      bool                              // the verb was reached: what fails from here on is no usage error
@@ -89,7 +90,7 @@ type app struct {
 // run executes one command line and returns its exit code. Ending ctx is the
 // first stop signal.
 func run(ctx context.Context, args []string, p process) int {
-	a := &app{process: p, stopped: ctx.Done()}
+	a := &app{process: p, stopped: ctx.Done(), args: args}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(p.stdout)

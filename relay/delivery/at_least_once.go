@@ -254,7 +254,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
-		d.m.Rejected.Reject(f.Reason, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
+		d.m.Rejected.Reject(f.Reason, err.Table, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
 	}
 	if d.m.ev.ProduceRetried != nil {
 		d.m.ev.ProduceRetried(f.Reason)
@@ -283,7 +283,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
 			at = f.routed
 			g.send(f)
-			d.m.Rejected.Reject(reason, deadletter.RowOf(&f.batch.Rows[at]), rejection)
+			d.m.Rejected.Reject(reason, f.batch.Rows[at].Relation.Qualified(), deadletter.RowOf(&f.batch.Rows[at]), rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
 		show := func(way error) {
@@ -370,7 +370,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 			return keepTrying
 		}
 	}
-	d.m.Rejected.Reject(f.Reason, deadletter.RowOf(row), cause)
+	d.m.Rejected.Reject(f.Reason, row.Relation.Qualified(), deadletter.RowOf(row), cause)
 	d.m.Rejected.Aside(f.Reason, row, cause)
 	if d.m.cfg.OnReject == SkipOnReject {
 		rec.Topic = ""

@@ -99,7 +99,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		}
 		switch {
 		case m.cfg.OnReject == StopOnReject:
-			d.m.Rejected.Reject(f.Reason, id.row, cause)
+			d.m.Rejected.Reject(f.Reason, cause.Table, id.row, cause)
 			cause.Err = d.deadLetterHint(f.Reason, cause.Err) // what lies before it was aborted with it
 			return x.blockAt(row, rec, f.Reason, cause)
 		case m.cfg.OnReject == DeadLetterOnReject && rec.Topic == m.cfg.DeadLetterTopic: // a letter: see refuseLetterTopic
@@ -150,7 +150,7 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 			kept = append(kept, *rec)
 			continue
 		}
-		d.m.Rejected.Reject(c.reason, deadletter.RowOf(row), c.err)
+		d.m.Rejected.Reject(c.reason, row.Relation.Qualified(), deadletter.RowOf(row), c.err)
 		if d.m.cfg.OnReject == SkipOnReject {
 			continue
 		}
@@ -210,7 +210,7 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 	if isolated {
 		return ErrIsolated
 	}
-	d.m.Rejected.Reject(reason, deadletter.RowOf(row), rejection)
+	d.m.Rejected.Reject(reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
 	return x.blockAt(row, nil, reason, d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
 }
 

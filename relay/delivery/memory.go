@@ -38,8 +38,8 @@ type Memory struct {
 // are parked.
 func New(cfg Config, routes *router.Router, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Memory {
 	m := &Memory{cfg: cfg, router: routes, monitor: monitor, ev: ev, log: log}
-	m.Rejected = rejected.Log{Out: log, Count: func(reason string, err error) {
-		monitor.Rejected.Add(1)
+	m.Rejected = rejected.Log{Out: log, Count: func(reason, table string, err error) {
+		monitor.RejectedRow(table)
 		if ev.RowRejected != nil {
 			ev.RowRejected(reason, err)
 		}

@@ -70,7 +70,7 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 		f.buf.Records = append(f.buf.Records, d.letter(&rec, refused.Reason, rejection, missing...))
 		f.letters = append(f.letters, refused.Reason)
 	}
-	d.m.Rejected.Reject(refused.Reason, deadletter.RowOf(row), rejection)
+	d.m.Rejected.Reject(refused.Reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
 	d.m.Rejected.Aside(refused.Reason, row, rejection)
 	return nil
 }

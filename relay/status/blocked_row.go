@@ -83,7 +83,7 @@ func (o *blockedRow) deliveredWith(rows []wal.Row) bool {
 // BlockedAt remembers that a session is blocked at a row that it read. rec is its record; nil:
 // none can be made of it.
 func (b *Monitor) BlockedAt(row *wal.Row, rec *record.Record, of wal.Lineage, reason string, cause error) {
-	at := &blockedRow{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row), shown: shownRow(row, rec), since: time.Now()}
+	at := &blockedRow{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row), shown: shownRow(row, rec, cause), since: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if before := b.blockedRow; before != nil && !before.unread && before.row == at.row && before.of == of {

@@ -12,6 +12,7 @@ import (
 type Flow struct {
 	Name      string    `json:"name"`
 	Total     int64     `json:"total"`
+	Rejected  int64     `json:"rejected"`   // of a table: rows that can never be delivered as they are
 	PerSecond float64   `json:"per_second"` // over the last ten seconds
 	Last      time.Time `json:"last,omitzero"`
 }
@@ -33,9 +34,10 @@ type flows struct {
 }
 
 type flow struct {
-	total  int64
-	last   time.Time
-	points [flowSeconds + 1]int64
+	total   int64
+	refused int64
+	last    time.Time
+	points  [flowSeconds + 1]int64
 }
 
 func newFlows(limit int) flows { return flows{limit: limit, byName: map[string]*flow{}} }
@@ -80,7 +82,7 @@ func (f *flows) list() []Flow {
 	took := f.at[newest].Sub(f.at[oldest]).Seconds()
 	all := make([]Flow, 0, len(f.byName))
 	for name, one := range f.byName {
-		shown := Flow{Name: name, Total: one.total, Last: one.last}
+		shown := Flow{Name: name, Total: one.total, Rejected: one.refused, Last: one.last}
 		if took > 0 {
 			shown.PerSecond = float64(one.points[newest]-one.points[oldest]) / took
 		}
@@ -114,6 +116,7 @@ func joined(all []Flow) []Flow {
 		}
 		s := &sums[at]
 		s.Total += one.Total
+		s.Rejected += one.Rejected
 		s.PerSecond += one.PerSecond
 		if one.Last.After(s.Last) {
 			s.Last = one.Last
@@ -153,6 +156,19 @@ func (b *Monitor) readRows(batch *wal.Batch, now time.Time) {
 		}
 		b.tableFlow(of).add(end-begin, now)
 		begin = end
+	}
+}
+
+// RejectedRow counts a row that can never be delivered as it is. table is empty where that is not known.
+func (b *Monitor) RejectedRow(table string) {
+	b.Rejected.Add(1)
+	if table == "" {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if one := b.counted.tables.of(table); one != nil {
+		one.refused++
 	}
 }
 

@@ -26,7 +26,13 @@ func TestFlows_CountByTableAndTopic(t *testing.T) {
 	b.Read(rowsOf())
 	b.Read(rowsOf(again)) // of a later session
 	b.SawTopics([]record.Record{{Topic: "a"}, {Topic: "b"}, {Topic: "b"}, {Topic: "a"}})
+	for _, table := range []string{"shop.stock", "shop.stock", ""} { // a table that is not known is counted in the sum alone
+		b.RejectedRow(table)
+	}
 	st := b.Status()
+	if st.EventsRejected != 3 || st.Tables[0].Rejected != 0 || st.Tables[1].Rejected != 2 {
+		t.Errorf("%d rejected in all, by table %+v", st.EventsRejected, st.Tables)
+	}
 	if st.RowsRead != 5 {
 		t.Errorf("%d rows were read", st.RowsRead)
 	}
@@ -97,8 +103,8 @@ func TestFlows_AreBounded(t *testing.T) {
 
 func TestFlows_OfShardsAreAddedUp(t *testing.T) {
 	now := time.Unix(1000, 0)
-	all := joined([]Flow{{"b", 1, 0.5, now}, {"a", 2, 1, now}, {"b", 10, 2, now.Add(time.Second)}})
-	if len(all) != 2 || all[0] != (Flow{"a", 2, 1, now}) || all[1] != (Flow{"b", 11, 2.5, now.Add(time.Second)}) {
+	all := joined([]Flow{{"b", 1, 0, 0.5, now}, {"a", 2, 5, 1, now}, {"b", 10, 3, 2, now.Add(time.Second)}})
+	if len(all) != 2 || all[0] != (Flow{"a", 2, 5, 1, now}) || all[1] != (Flow{"b", 11, 3, 2.5, now.Add(time.Second)}) {
 		t.Errorf("%+v", all)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -14,7 +15,7 @@ func Headline(s *Status, now time.Time) string {
 	held := now.Sub(Since(s)).Round(time.Second).String()
 	switch s.State {
 	case Blocked:
-		return "Blocked for " + held + atRow(s.Obstacle) + ": " + s.Reason + keptText(s) + "."
+		return "Blocked for " + held + atRow(s.Obstacle) + ": " + causeText(s) + keptText(s) + "."
 	case Reconnecting:
 		to := "PostgreSQL"
 		if strings.HasPrefix(s.Reason, "kafka_") {
@@ -28,7 +29,23 @@ func Headline(s *Status, now time.Time) string {
 	case Stopping:
 		return "Stopping: " + wording.Count(s.InFlightEvents, "row") + " in flight."
 	case Streaming:
+		if s.Reason == fault.ReasonKafkaUnreachable {
+			return "Waiting for Kafka for " + held + because(s) + waitingText(s) + keptText(s) + "."
+		}
 	}
+	return streamingText(s) + "."
+}
+
+// waitingText is how far behind a relay is that reads on while no broker answers.
+func waitingText(s *Status) string {
+	text := "; " + wording.Count(s.InFlightEvents, "row") + " in flight"
+	if s.LagSeconds != nil {
+		text += ", " + behindText(*s.LagSeconds)
+	}
+	return text
+}
+
+func streamingText(s *Status) string {
 	text := "Streaming"
 	switch {
 	case s.CatchUp != nil:
@@ -37,12 +54,14 @@ func Headline(s *Status, now time.Time) string {
 		text += ", " + behindText(*s.LagSeconds)
 	}
 	if s.Reason != "" {
-		text += "; at present " + s.Reason
+		text += "; at present " + causeText(s)
 	}
 	if s.ParkedKeys > 0 {
 		text += "; " + wording.Count(s.ParkedKeys, "key") + " parked behind dead letters"
+	} else if s.DeadLetters > 0 {
+		text += "; " + wording.Count(s.DeadLetters, "dead letter") + " since the start"
 	}
-	return text + "."
+	return text
 }
 
 // atRow names the table of the row, as it may be shown on a line.
@@ -50,14 +69,14 @@ func atRow(o *Obstacle) string {
 	if o == nil || o.Row == nil || o.Row.Table == "" {
 		return ""
 	}
-	return " at a row of " + wording.Printable(o.Row.Table)
+	return " at a row of " + shortName(o.Row.Table)
 }
 
 func because(s *Status) string {
 	if s.Reason == "" {
 		return ""
 	}
-	return ": " + s.Reason
+	return ": " + causeText(s)
 }
 
 func behindText(lag float64) string {
@@ -69,7 +88,11 @@ func behindText(lag float64) string {
 
 // keptText says how much WAL the slot holds back, and how long that can continue.
 func keptText(s *Status) string {
-	kept := "; PostgreSQL keeps " + wording.Bytes(s.RetainedWALBytes) + " of WAL"
+	kept := "; PostgreSQL keeps "
+	if causes[s.Reason].waits {
+		kept = "; nothing is lost: PostgreSQL keeps "
+	}
+	kept += wording.Bytes(s.RetainedWALBytes) + " of WAL"
 	switch slot := s.SlotState; {
 	case slot != nil && slot.WALStatus == "lost":
 		return "; the slot has lost its WAL"

@@ -38,9 +38,10 @@ type Monitor struct {
 	blockedRow *blockedRow // nil: none is known
 	tries      tries
 
-	session Session   // nil between sessions
-	read    progress  // of the session, or of the last one
-	backlog backlog   // of the session
+	session Session  // nil between sessions
+	read    progress // of the session, or of the last one
+	backlog backlog  // of the session
+	density density
 	ended   lastKnown // of the last session
 	waiting unconfirmed
 
@@ -445,6 +446,7 @@ func (b *Monitor) Tick(now time.Time) {
 	b.remind(now)
 	b.follow(now)
 	b.count(now)
+	b.weigh(now)
 }
 
 // remindEvery is how often the log repeats what stands in the way.
@@ -570,14 +572,15 @@ func (b *Monitor) Status() Status {
 		showSession(&st, b.session, now)
 	}
 	b.showSlot(&st)
-	if b.silent && b.session == nil {
-		st.LSN.Server = 0 // it may be anywhere by now
+	if b.silent && b.session == nil { // anything may have become of it by now
+		st.LSN.Server, st.SlotState, st.RetainedWALBytes = 0, nil, 0
 	}
 	st.LagBytes = max(0, int64(st.LSN.Server)-int64(st.LSN.Confirmed))
 	if lag, known := b.lag(now); known {
 		st.LagSeconds = &lag
 	}
 	st.CatchUp = b.backlog.catchUp()
+	st.RowsBehind = b.rowsBehind(&st)
 	st.Obstacle = b.obstacle(&st)
 	st.Tables, st.TopicRates = b.counted.tables.list(), b.counted.topics.list()
 	st.Headline = Headline(&st, now)

@@ -1,11 +1,15 @@
 package status
 
 import (
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // Obstacle is what keeps the relay from going on, for those who act upon it. Keys and values of
@@ -28,15 +32,35 @@ type BlockedRow struct {
 	Topic   string   `json:"topic,omitempty"`
 	EventID string   `json:"event_id,omitempty"`
 	Bytes   int      `json:"bytes,omitempty"` // of its record: key, value and headers
+	Limit   int      `json:"limit,omitempty"` // that the record is over, in bytes; zero: none of the relay's own
+	LimitOf string   `json:"limit_of,omitempty"`
+}
+
+// Name is the row for a line of a log: its place, and its table where that is known.
+func (r *BlockedRow) Name() string {
+	row := "a row"
+	if r.Number != 0 {
+		row = "row " + strconv.FormatUint(r.Number, 10)
+	}
+	if r.Commit != 0 {
+		row += " of the transaction committing at " + wal.LSN(r.Commit).String()
+	}
+	if r.Table != "" {
+		row += " (" + wording.Printable(r.Table) + ")"
+	}
+	return row
 }
 
 // maxEventID bounds what is shown of an event id, which is a text of the table.
 const maxEventID = 100
 
 // shownRow is what an obstacle shows of a row. rec is nil where no record can be made of it.
-func shownRow(row *wal.Row, rec *record.Record) *BlockedRow {
+func shownRow(row *wal.Row, rec *record.Record, cause error) *BlockedRow {
 	name := deadletter.RowOf(row)
 	shown := &BlockedRow{Commit: Position(name.Commit), Number: name.Seq}
+	if limited, ok := errors.AsType[sink.Limited](cause); ok {
+		shown.Limit, shown.LimitOf = limited.Limit()
+	}
 	if row.Relation != nil {
 		shown.Table = row.Relation.Qualified()
 	}
@@ -71,6 +95,9 @@ func (b *Monitor) Waits(next time.Time) {
 
 // obstacle is nil while nothing stands in the way. Call it with the lock held.
 func (b *Monitor) obstacle(st *Status) *Obstacle {
+	if at := b.blockedRow; at != nil && st.State == Stopping { // which has no reason of its own
+		return &Obstacle{Reason: at.reason, Since: at.since, Slot: b.of.Slot, Attempts: b.tries.failed, Row: at.shown}
+	}
 	if st.Reason == "" || st.State == Standby || st.State == Stopping {
 		return nil
 	}

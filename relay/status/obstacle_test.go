@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,6 +56,23 @@ func TestObstacle_NamesTheRowAndNothingOfItsContent(t *testing.T) {
 			t.Errorf("who stands by has no obstacle: %+v", o)
 		}
 	})
+}
+
+// tooLarge is over a limit of the configuration.
+type tooLarge struct{}
+
+func (tooLarge) Error() string        { return "too large" }
+func (tooLarge) Limit() (int, string) { return 100, "kafka.max_message_bytes" }
+
+// Whoever sees the size of a record sees what it is held against.
+func TestObstacle_NamesTheLimit(t *testing.T) {
+	b := NewMonitor(Pipeline{}, zerolog.Nop(), nil)
+	cause := fmt.Errorf("deliver row: %w", tooLarge{})
+	b.BlockedAt(&wal.Row{Txn: &wal.Txn{Commit: 0x100}}, &record.Record{Value: make([]byte, 200)}, wal.Lineage{}, "record_too_large", cause)
+	b.SetBlocked("record_too_large", cause)
+	if o := b.Status().Obstacle; o == nil || o.Row == nil || o.Row.Bytes != 200 || o.Row.Limit != 100 || o.Row.LimitOf != "kafka.max_message_bytes" {
+		t.Errorf("got %+v", o)
+	}
 }
 
 func TestMonitor_LogsHowFarTheSlotIsBehind(t *testing.T) {

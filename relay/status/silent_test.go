@@ -25,11 +25,14 @@ func TestSlot_IsNotShownFromBeforePostgreSQLWasGone(t *testing.T) {
 	}
 	b.Unanswered(errors.New("connection refused"))
 	st := b.Status()
+	if st.SlotState != nil || st.RetainedWALBytes != 0 {
+		t.Errorf("while it does not: %d retained, slot %+v", st.RetainedWALBytes, st.SlotState)
+	}
 	if st.LSN.Server != 0 || !strings.Contains(Text(st, time.Now()), "not known: PostgreSQL does not answer") {
 		t.Errorf("while it does not: server %d\n%s", st.LSN.Server, Text(st, time.Now()))
 	}
 	b.BeginSnapshot()(&watch.Snapshot{WALEnd: 950, Slot: catalog.SlotInfo{Confirmed: 900, Restart: 800}})
-	if st := b.Status(); st.LSN.Server != 950 || st.LagBytes != 50 {
+	if st := b.Status(); st.LSN.Server != 950 || st.LagBytes != 50 || st.RetainedWALBytes != 150 || st.SlotState == nil {
 		t.Errorf("when it is back: server %d, lag %d", st.LSN.Server, st.LagBytes)
 	}
 }

@@ -38,7 +38,7 @@ func Sum(all []Status, names []string, now time.Time) Status {
 	st.RowsRead, st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0, 0
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
 	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
-	st.CatchUp = nil
+	st.CatchUp, st.RowsBehind = nil, nil
 	st.Topics, st.Tables, st.TopicRates = []string{}, []Flow{}, []Flow{}
 	unknown := false
 	for i := range all {
@@ -70,6 +70,13 @@ func (s *Status) add(one *Status) {
 	s.OldestUnacked = longer(s.OldestUnacked, one.OldestUnacked)
 	if s.CatchUp == nil || one.CatchUp != nil && one.CatchUp.longer(s.CatchUp) {
 		s.CatchUp = one.CatchUp
+	}
+	if one.RowsBehind != nil { // each shard has rows of its own
+		rows := *one.RowsBehind
+		if s.RowsBehind != nil {
+			rows += *s.RowsBehind
+		}
+		s.RowsBehind = &rows
 	}
 	s.InFlightEvents += one.InFlightEvents
 	s.InFlightBytes += one.InFlightBytes

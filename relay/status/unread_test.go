@@ -23,7 +23,7 @@ func TestUnread_ShowsTableCommitAndAge(t *testing.T) {
 		look := func(when string, lag time.Duration) {
 			t.Helper()
 			st := b.Status()
-			if st.Obstacle == nil || st.Obstacle.Row == nil || *st.Obstacle.Row != (BlockedRow{Table: "public.outbox", Commit: 0x300, Number: 2}) || !strings.Contains(st.Headline, " at a row of public.outbox: row_too_large") {
+			if st.Obstacle == nil || st.Obstacle.Row == nil || *st.Obstacle.Row != (BlockedRow{Table: "public.outbox", Commit: 0x300, Number: 2}) || !strings.Contains(st.Headline, " at a row of public.outbox: the row is larger than relay.max_row_bytes (row_too_large)") {
 				t.Errorf("%s: %+v; %s", when, st.Obstacle, st.Headline)
 			}
 			if st.LagSeconds == nil || *st.LagSeconds != lag.Seconds() {

@@ -49,6 +49,9 @@ func (e *sizeError) Classify(found error) *sink.Error {
 	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonRecordTooLarge, Err: found}
 }
 
+// Limit is the one that the record is over.
+func (e *sizeError) Limit() (bytes int, key string) { return e.limit, "kafka.max_message_bytes" }
+
 // interruptedError is the error where the caller's context ended.
 type interruptedError struct{ err error }
 
