@@ -138,7 +138,7 @@ engine: ## a container engine and the images that the tests in containers need; 
 ENGINE_TESTS ?= .
 .PHONY: engine-test
 engine-test: ## the image, compose.yaml and several relays in containers; ENGINE_TESTS=TestImage for some
-	@bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
+	@CDC_RELAY_ENGINE_ONLY="golang postgres kafka prometheus" bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
 
 CONTAINER_TESTS ?= .
 .PHONY: test-containers
