@@ -131,6 +131,11 @@ allocs: ## the bounds on allocations, which the race detector would blur
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
 	@bash test/matrix.sh "$(GO)" "$(RACE)"
 
+KAFKA_VERSIONS ?=
+.PHONY: test-kafka
+test-kafka: ## the tests with a real Apache Kafka on 3.5, 3.9 and 4.3, and a table of the outcome; KAFKA_VERSIONS=3.5.2 for one
+	@bash test/kafka.sh "$(GO)" "$(RACE)" $(KAFKA_VERSIONS)
+
 .PHONY: engine
 engine: ## a container engine and the images that the tests in containers need; says how large they are
 	@bash test/engine/engine.sh
