@@ -141,6 +141,11 @@ allocs: ## the bounds on allocations, which the race detector would blur
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
 	@bash test/matrix.sh "$(GO)" "$(RACE)"
 
+KAFKA_VERSIONS ?=
+.PHONY: test-kafka
+test-kafka: ## the tests with a real Apache Kafka on 3.5, 3.9 and 4.3, and a table of the outcome; KAFKA_VERSIONS=3.5.2 for one
+	@bash test/kafka.sh "$(GO)" "$(RACE)" $(KAFKA_VERSIONS)
+
 .PHONY: engine
 engine: ## a container engine and the images that the tests in containers need; says how large they are
 	@bash test/engine/engine.sh
@@ -148,7 +153,7 @@ engine: ## a container engine and the images that the tests in containers need; 
 ENGINE_TESTS ?= .
 .PHONY: engine-test
 engine-test: ## the image, compose.yaml and several relays in containers; ENGINE_TESTS=TestImage for some
-	@bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
+	@CDC_RELAY_ENGINE_ONLY="golang postgres kafka prometheus" bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
 
 CONTAINER_TESTS ?= .
 .PHONY: test-containers

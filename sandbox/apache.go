@@ -27,6 +27,7 @@ type ApacheOptions struct {
 	Jars     string            // folder with Kafka's jars
 	Settings map[string]string // broker settings beside the sandbox's own
 	TLS      []ApacheTLS       // listeners beside the plain one
+	Links    map[string]*Link  // plain listeners behind links, by a name in capitals
 	JVM      []string          // options of the Java machine behind the sandbox's own
 	Log      io.Writer         // the broker's log; may be nil
 }
@@ -38,7 +39,7 @@ type Apache struct {
 	options   ApacheOptions
 	addr      string
 	sasl      string
-	tls       map[string]string // address by name
+	named     map[string]string // address by name, of listeners with TLS and behind links
 	dir       string
 	out       *tail
 	process   *process
@@ -79,15 +80,20 @@ func (a *Apache) properties() string { return filepath.Join(a.dir, "server.prope
 func (a *Apache) format(ctx context.Context) error {
 	ports := make([]string, 3+len(a.options.TLS))
 	for i := range ports {
-		port, err := FreePort()
-		if err != nil {
+		var err error
+		if ports[i], err = freeAddr("127.0.0.1"); err != nil {
 			return err
 		}
-		ports[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	a.addr, a.sasl, a.tls = ports[0], ports[1], map[string]string{}
+	a.addr, a.sasl, a.named = ports[0], ports[1], map[string]string{}
 	for i, listener := range a.options.TLS {
-		a.tls[listener.Name] = ports[3+i]
+		a.named[listener.Name] = ports[3+i]
+	}
+	for name, link := range a.options.Links {
+		var err error
+		if a.named[name], err = freeAddr(link.There()); err != nil {
+			return err
+		}
 	}
 	settings, err := a.settings(ports[2])
 	if err == nil {
@@ -110,6 +116,11 @@ func (a *Apache) format(ctx context.Context) error {
 	return nil
 }
 
+func freeAddr(host string) (string, error) {
+	port, err := FreePort()
+	return net.JoinHostPort(host, strconv.Itoa(port)), err
+}
+
 func (a *Apache) settings(controller string) (string, error) {
 	const module = "org.apache.kafka.common.security."
 	clients, protocols := "PLAINTEXT://"+a.addr+",SASL://"+a.sasl, "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
@@ -120,14 +131,21 @@ func (a *Apache) settings(controller string) (string, error) {
 			return "", err
 		}
 		secured = append(secured, lines...)
-		clients += "," + listener.Name + "://" + a.tls[listener.Name]
+		clients += "," + listener.Name + "://" + a.named[listener.Name]
 		protocols += "," + listener.Name + ":SSL"
+	}
+	listeners := clients + ",CONTROLLER://" + controller
+	for name, link := range a.options.Links {
+		_, port, _ := net.SplitHostPort(a.named[name])
+		listeners += "," + name + "://" + net.JoinHostPort(link.Here(), port)
+		clients += "," + name + "://" + a.named[name]
+		protocols += "," + name + ":PLAINTEXT"
 	}
 	lines := []string{
 		"process.roles=broker,controller",
 		"node.id=1",
 		"controller.quorum.voters=1@" + controller,
-		"listeners=" + clients + ",CONTROLLER://" + controller,
+		"listeners=" + listeners,
 		"advertised.listeners=" + clients,
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=PLAINTEXT",
@@ -193,8 +211,10 @@ func StartApacheContainer(ctx context.Context) (*Apache, error) {
 		Env: []string{
 			"KAFKA_NODE_ID=1", "KAFKA_PROCESS_ROLES=broker,controller",
 			"KAFKA_CONTROLLER_QUORUM_VOTERS=1@localhost:9093", "KAFKA_CONTROLLER_LISTENER_NAMES=CONTROLLER",
-			"KAFKA_LISTENERS=PLAINTEXT://:9092,CONTROLLER://:9093", "KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://" + a.addr,
-			"KAFKA_LISTENER_SECURITY_PROTOCOL_MAP=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+			// For transactions the broker connects to itself, and this machine's port is not in the container.
+			"KAFKA_LISTENERS=PLAINTEXT://:9092,INSIDE://localhost:9094,CONTROLLER://:9093",
+			"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://" + a.addr + ",INSIDE://localhost:9094", "KAFKA_INTER_BROKER_LISTENER_NAME=INSIDE",
+			"KAFKA_LISTENER_SECURITY_PROTOCOL_MAP=PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
 			"KAFKA_AUTO_CREATE_TOPICS_ENABLE=false", "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR=1",
 			"KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR=1", "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR=1",
 			"KAFKA_AUTHORIZER_CLASS_NAME=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -211,7 +231,10 @@ func StartApacheContainer(ctx context.Context) (*Apache, error) {
 func (a *Apache) Addr() string { return a.addr }
 
 // TLSAddr is host:port of a listener with TLS.
-func (a *Apache) TLSAddr(name string) string { return a.tls[name] }
+func (a *Apache) TLSAddr(name string) string { return a.named[name] }
+
+// LinkAddr is host:port of a listener behind a link, on the link's far side.
+func (a *Apache) LinkAddr(name string) string { return a.named[name] }
 
 // SASLAddr is host:port of the listener with SASL; empty in a container.
 func (a *Apache) SASLAddr() string { return a.sasl }

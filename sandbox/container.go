@@ -21,7 +21,11 @@ type container struct {
 	url      string // PostgreSQL's, or the broker's address
 }
 
-// ErrNoEngine means that no container engine answers, so that none can be meant.
+// containerLimit is how long a server in a container may take to answer: as long as one
+// that is a process. A busy machine needs minutes for a broker.
+const containerLimit = 4 * time.Minute
+
+// ErrNoEngine says that no container engine answers, so that none can be meant.
 var ErrNoEngine = errors.New("no container engine")
 
 // engine answers with ErrNoEngine when no container engine does.
@@ -55,15 +59,24 @@ func runContainer(ctx context.Context, options *dockertest.RunOptions, ready fun
 		return nil, fmt.Errorf("start container %s:%s: %w", options.Repository, options.Tag, err)
 	}
 	c := &container{pool: pool, resource: resource}
-	for deadline := time.Now().Add(90 * time.Second); ; {
+	ctx, cancel := context.WithTimeout(ctx, containerLimit)
+	defer cancel()
+	for {
 		if err = ready(c); err == nil {
 			return c, nil
 		}
-		if ctx.Err() != nil || time.Now().After(deadline) {
+		if ctx.Err() != nil || c.ended() {
 			return nil, errors.Join(fmt.Errorf("wait for container %s: %w", options.Repository, err), c.close())
 		}
 		pause(ctx, 250*time.Millisecond)
 	}
+}
+
+// ended says that the container's program did. Containers are removed with it.
+func (c *container) ended() bool {
+	_, err := c.pool.Client.InspectContainer(c.resource.Container.ID)
+	_, gone := errors.AsType[*docker.NoSuchContainer](err)
+	return gone
 }
 
 func startPostgresContainer(ctx context.Context, options PostgresOptions) (*container, error) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // fakeEngine is as much of a container engine as starting and removing a container takes.
@@ -70,6 +71,8 @@ func (e *fakeEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	case strings.HasSuffix(path, "/start"):
 		w.WriteHeader(http.StatusNoContent)
+	case inContainer && e.containers[id] == nil:
+		w.WriteHeader(http.StatusNotFound)
 	case inContainer: // nothing listens at port 1, so it is waited for
 		answer(map[string]any{"Id": id, "State": map[string]any{"Running": true}, "NetworkSettings": map[string]any{
 			"Ports": map[string]any{"5432/tcp": []any{map[string]any{"HostIp": "127.0.0.1", "HostPort": "1"}}}}})
@@ -110,6 +113,22 @@ func TestContainer_IsRemovedWhenItsOwnerIsKilled(t *testing.T) {
 	eventually(t, "the container is gone", func() bool { n, _, _ := engine.look(); return n == 0 })
 	if _, _, stopped := engine.look(); stopped {
 		t.Error("the container was sent a stop signal while it was in use")
+	}
+}
+
+func TestContainer_ThatEndedIsNotWaitedFor(t *testing.T) {
+	engine, address := startFakeEngine(t)
+	cmd := ownContainer(t, address)
+	eventually(t, "the container is there", func() bool { n, _, _ := engine.look(); return n == 1 })
+	engine.mu.Lock()
+	clear(engine.containers)
+	engine.mu.Unlock()
+	ended := make(chan error, 1)
+	go func() { _, err := cmd.Process.Wait(); ended <- err }()
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Error("it waits for a container that has ended")
 	}
 }
 

@@ -50,6 +50,8 @@ type contestant struct {
 
 	backfills bool // takes part in the suite backfill alone
 
+	far bool // takes part in the suite ways alone
+
 	drains  bool // takes part where a backlog is drained alone
 	follows bool // takes part where rows are followed as they come alone
 
@@ -104,6 +106,9 @@ func contestants() []contestant {
 		{name: debeziumHeap, sink: toKafka, runs: 1, first: true, large: true, confirms: true, drains: true, prepare: needDebezium, start: startDebezium(connect{heap: "512m"})},
 		{name: debeziumSoon, sink: toKafka, runs: 1, first: true, confirms: true, follows: true, prepare: needDebezium, start: startDebezium(connect{linger: "0", poll: "1"})},
 		{name: polling, sink: toKafka, runs: 1, start: startPolling},
+		{name: relayTLS, sink: toKafka, far: true, confirms: true, prepare: needTLS, start: startTLS},
+		{name: relayLink, sink: toKafka, far: true, confirms: true, prepare: needLinks, start: startLink(linkQuick)},
+		{name: relayMillisecond, sink: toKafka, far: true, confirms: true, prepare: needLinks, start: startLink(linkMillisecond)},
 		{name: copyOut, sink: toNothing, backfills: true, start: startCopy},
 		{name: backfillAny, sink: toKafka, backfills: true, start: startBackfill()},
 		{name: backfillOnce, sink: toKafka, backfills: true, prepare: needExactlyOnce, start: startBackfill("CDC_RELAY_RELAY_GUARANTEE=exactly_once")},

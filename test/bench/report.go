@@ -294,6 +294,7 @@ var questions = map[string]string{
 	"topics":       "What does the number of topics change?",
 	"shards":       "What do more slots give on two cores?",
 	"columns":      "What does a publication of the mapped columns save?",
+	"ways":         "What do TLS and a network between relay and broker cost?",
 	"backfill":     "How fast is a table sent, beside COPY of its rows in the same order?",
 	"backlog":      "Does the rate depend on the length of the backlog?",
 	sectionOutage:  "How much memory does an outage of the broker take?",
@@ -373,6 +374,9 @@ func (m *markdownWriter) drains() {
 		}
 		if out := t.rateOf(copyOut); out > 0 {
 			m.line("\nCompared with `COPY … ORDER BY … TO STDOUT`, from the command's start to its end: %s with at_least_once, %s with exactly_once.", ratio(t.rateOf(backfillAny), out), ratio(t.rateOf(backfillOnce), out))
+		}
+		if plain, quick := t.rateOf(relayKafka), t.rateOf(relayLink); t.rateOf(relayTLS) > 0 {
+			m.line("\nCompared with `relay-kafka`: %s with TLS. Compared with the link without delay: %s with a round trip of 1 ms.", ratio(t.rateOf(relayTLS), plain), ratio(t.rateOf(relayMillisecond), quick))
 		}
 		m.draw(t.Name)
 	}

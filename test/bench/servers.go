@@ -23,6 +23,7 @@ type bench struct {
 	dir    string
 	binary string // the relay
 	pg     *sandbox.Postgres
+	ways   ways
 
 	cluster map[string]*cluster // by kind of sink
 	apache  *sandbox.Apache
@@ -59,7 +60,10 @@ var errNoKafka = errors.New("there is no Apache Kafka here")
 
 func (b *bench) startServers(ctx context.Context) error {
 	var err error
-	b.pg, err = sandbox.StartPostgres(ctx, sandbox.PostgresOptions{Version: b.version, Log: os.Stderr, Settings: map[string]string{
+	if b.ways, err = newWays(b.dir); err != nil {
+		return err
+	}
+	b.pg, err = sandbox.StartPostgres(ctx, sandbox.PostgresOptions{Version: b.version, Log: os.Stderr, CertFile: b.ways.cert, KeyFile: b.ways.key, Settings: map[string]string{
 		"max_wal_size": "32GB", "checkpoint_timeout": "1h", "shared_buffers": "512MB", "max_replication_slots": "40", "max_wal_senders": "20",
 		"logical_decoding_work_mem": "64MB",
 	}})
@@ -76,6 +80,7 @@ func (b *bench) stopServers() {
 		_ = c.stop()
 	}
 	_ = b.pg.Close()
+	b.ways.close()
 }
 
 // brokers gives a cluster of a kind, started at its first use.
@@ -190,7 +195,7 @@ func (b *bench) startKafka(ctx context.Context) (*cluster, error) {
 	// heap. A benchmark's broker is one that somebody would run, unless -tier says else. With
 	// its default of 1 GB it stands still each 5 s for 12 to 60 ms, to collect, which is
 	// everybody's p99.
-	b.apache, err = sandbox.StartApache(ctx, sandbox.ApacheOptions{Java: b.java, Jars: b.jars,
+	b.apache, err = sandbox.StartApache(ctx, sandbox.ApacheOptions{Java: b.java, Jars: b.jars, TLS: b.ways.listeners(), Links: b.ways.links,
 		JVM: []string{"-XX:TieredStopAtLevel=" + strconv.Itoa(b.tier), "-Xms4g", "-Xmx4g"}, Settings: map[string]string{"log.retention.check.interval.ms": "3600000"}})
 	if err != nil {
 		return nil, err

@@ -15,7 +15,9 @@ type suite struct {
 }
 
 // everyone drains a backlog, but those that have a suite of their own.
-func everyone(c contestant) bool { return c.shards == 0 && !c.columns && !c.follows && !c.backfills }
+func everyone(c contestant) bool {
+	return c.shards == 0 && !c.columns && !c.follows && !c.backfills && !c.far
+}
 
 // quick are the contestants of suites that vary one dimension.
 var quick = named(limit, relayDiscard, relayKafka)
@@ -71,6 +73,9 @@ func suites() []suite {
 			s := usual(b.rows)
 			s.wide = 2048
 			return b.compare(ctx, "columns", s, named(limit, relayKafka, relayColumns))
+		}},
+		{"ways", "a backlog over TLS, and with a link to the broker", false, func(ctx context.Context, b *bench) error {
+			return b.compare(ctx, "ways", usual(b.rows), func(c contestant) bool { return c.far || c.name == relayKafka })
 		}},
 		{"backfill", "the rows of a table, beside COPY in the same order to one client", false, func(ctx context.Context, b *bench) error {
 			return b.compare(ctx, "backfill", usual(b.rows), func(c contestant) bool { return c.backfills })

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -79,7 +80,7 @@ func TestOnce_CommitsWithTheEffectOrNotAtAll(t *testing.T) {
 		fault := errors.New("no stock")
 		ctx := t.Context()
 		for _, driver := range []string{"pgx", "postgres"} {
-			pool := open(t, driver, db.URL+"?sslmode=disable")
+			pool := open(t, driver, db.URLWith(t, url.Values{"sslmode": {"disable"}}))
 			effect := func(ctx context.Context, tx *sql.Tx, event string) error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO journal (event) VALUES ($1)", event)
 				return err

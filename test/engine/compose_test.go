@@ -65,10 +65,10 @@ func newProject(t *testing.T, more ...string) *project {
 	p.environment = append(p.environment, more...)
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := p.command(context.Background(), "docker compose --profile shards ps -a; docker compose --profile shards logs --tail 30").CombinedOutput()
+			out, _ := p.command(context.Background(), "docker compose --profile '*' ps -a; docker compose --profile '*' logs --tail 30").CombinedOutput()
 			t.Logf("%s", out)
 		}
-		if out, err := p.command(context.Background(), "docker compose --profile shards down --volumes --timeout 5").CombinedOutput(); err != nil {
+		if out, err := p.command(context.Background(), "docker compose --profile '*' down --volumes --timeout 5").CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})

@@ -17,7 +17,8 @@
 # and a failure with CDC_RELAY_REQUIRE=all.
 #
 #   CDC_RELAY_ENGINE        the folder that keeps images between runs; default /var/cache/cdc-relay-engine
-#   CDC_RELAY_ENGINE_ONLY   the images that are wanted; default "golang postgres kafka"; systemd is another
+#   CDC_RELAY_ENGINE_ONLY   the images that are wanted; default "golang postgres kafka";
+#                           prometheus and systemd are others
 #   CDC_RELAY_ENGINE_OWN=1  starts an engine even where one answers
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,6 +26,7 @@ repository=$(cd "$here/../.." && pwd)
 keep=${CDC_RELAY_ENGINE:-/var/cache/cdc-relay-engine}
 only=${CDC_RELAY_ENGINE_ONLY:-golang postgres kafka}
 kafka_version=$(sed -n 's|.*<kafka.version>\(.*\)</kafka.version>.*|\1|p' "$repository/test/harness/kafka/pom.xml")
+prometheus=$(sed -n 's/^ *image: \(prom\/prometheus:.*\)/\1/p' "$repository/compose.yaml")
 go_version=$(sed -n 's/^FROM.* golang:\([^ ]*\) AS.*/\1/p' "$repository/Dockerfile")
 began=$SECONDS
 
@@ -53,8 +55,9 @@ wanted() { # the names that Dockerfile, compose.yaml and the tests use
 		golang) echo "golang:$go_version" ;;
 		postgres) echo postgres:15 postgres:18 ;;
 		kafka) echo "apache/kafka:$kafka_version" ;;
+		prometheus) echo "$prometheus" ;;
 		systemd) echo cdc-relay-systemd ;;
-		*) fail "CDC_RELAY_ENGINE_ONLY: no image $image: golang, postgres, kafka, systemd" ;;
+		*) fail "CDC_RELAY_ENGINE_ONLY: no image $image: golang, postgres, kafka, prometheus, systemd" ;;
 		esac
 	done
 }
@@ -230,6 +233,14 @@ make_kafka() {
 	context kafka
 	maven -f "$repository/test/harness/kafka/pom.xml" dependency:copy-dependencies -DoutputDirectory="$keep/build/libs"
 	build "apache/kafka:$kafka_version" "$recipe" "$keep/build"
+}
+
+make_prometheus() {
+	local recipe
+	recipe=$base-$(recipe "$here/images/prometheus")
+	has "$prometheus" "$recipe" && return
+	context prometheus
+	build "$prometheus" "$recipe" "$keep/build"
 }
 
 make_systemd() {

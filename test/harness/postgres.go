@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -23,6 +25,20 @@ type Database struct {
 	Name    string
 	URL     string
 	Version string // as the server says it, such as "18.3"
+}
+
+// URLWith is URL with parameters, instead of those of the same name that it has: where the
+// server is in a container, it has some.
+func (d *Database) URLWith(t testing.TB, parameters url.Values) string {
+	t.Helper()
+	address, err := url.Parse(d.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := address.Query()
+	maps.Copy(query, parameters)
+	address.RawQuery = query.Encode()
+	return address.String()
 }
 
 // Versions are the majors that integration tests run on.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -64,6 +65,23 @@ func createUnclean(t *testing.T, brokers *harness.Brokers, topic string) {
 	})
 }
 
+// electUnclean asks for the election that the topic's setting allows. Before 3.9 brokers without
+// ZooKeeper hold none by themselves.
+func electUnclean(t *testing.T, brokers *harness.Brokers, topic string) {
+	t.Helper()
+	var partitions kadm.TopicsSet
+	partitions.Add(topic, 0)
+	admin := brokers.Admin(t)
+	relaytest.Eventually(t, "the topic has a leader", func() (bool, string) {
+		results, err := admin.ElectLeaders(t.Context(), kadm.ElectLiveReplica, partitions)
+		if err != nil {
+			return false, err.Error()
+		}
+		err = results[topic][0].Err
+		return err == nil || errors.Is(err, kerr.ElectionNotNeeded), fmt.Sprint(err)
+	})
+}
+
 // An unclean election takes back what the brokers had acknowledged. It is confirmed, so
 // nothing brings it back by itself; but it is said, what was not acknowledged comes
 // in order, the position never goes back, and inserting the rows again sends them.
@@ -96,6 +114,7 @@ func TestBrokers_ThatLoseWhatTheyAcknowledgedAreTold(t *testing.T) {
 	step(cluster.Kill(0))
 	w.InsertKey(t, key, 50, 20) // nobody takes these yet
 	step(cluster.Start(t.Context(), 1))
+	electUnclean(t, brokers, w.Topic())
 	w.InsertKey(t, key, 50, 20)
 	p.AwaitCaughtUp(t)
 	step(cluster.Start(t.Context(), 0)) // it follows, and forgets

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -219,7 +220,7 @@ func TestTLS_IsVerifiedOnBothSides(t *testing.T) {
 			p := relaytest.New(t, c.db, c.kafka, []string{"{table: public.outbox}"})
 			p.Setup(t)
 			running := p.Exec(t, "run",
-				"--set", "postgres.url="+c.db.URL+"?sslmode=verify-full&sslrootcert="+c.pgCA,
+				"--set", "postgres.url="+c.db.URLWith(t, url.Values{"sslmode": {"verify-full"}, "sslrootcert": {c.pgCA}}),
 				"--set", "kafka.tls.enabled=true", "--set", "kafka.tls.ca_file="+c.kafkaCA)
 			if c.says == nil {
 				c.db.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('tls', gen_random_uuid(), 'x', '{}')")
