@@ -25,7 +25,7 @@ type container struct {
 // that is a process. A busy machine needs minutes for a broker.
 const containerLimit = 4 * time.Minute
 
-// ErrNoEngine says that no container engine answers, so that none can be meant.
+// ErrNoEngine means that no container engine answers, so that none can be meant.
 var ErrNoEngine = errors.New("no container engine")
 
 // engine answers with ErrNoEngine when no container engine does.
