@@ -215,7 +215,7 @@ func sampleJSON(at time.Time, s history.Sample) []byte {
 }
 
 // obstacle is what stands in the way, what the runbook says of it, and the ways out.
-func (a *api) obstacle(w http.ResponseWriter, _ *http.Request) {
+func (a *api) obstacle(w http.ResponseWriter, r *http.Request) {
 	st := a.status()
 	shown := struct {
 		State    status.State     `json:"state"`
@@ -225,13 +225,15 @@ func (a *api) obstacle(w http.ResponseWriter, _ *http.Request) {
 		Entry    *docs.Entry      `json:"entry"`
 		Heals    bool             `json:"heals_by_itself"`
 		Ways     []ways.Way       `json:"ways"`
+
+		TopicLimit *int `json:"topic_limit"` // of a record that the topic is too small for; null: not known
 	}{State: st.State, Headline: st.Headline, Obstacle: st.Obstacle, Ways: []ways.Way{}}
 	if o := st.Obstacle; o != nil {
 		shown.Message = st.Message
 		if e, found := docs.Runbook(o.Reason); found {
 			shown.Entry = &e
 		}
-		shown.Heals = ways.HealsByItself(o.Reason)
+		shown.Heals, shown.TopicLimit = ways.HealsByItself(o.Reason), a.console.topicLimit(r.Context(), a.now(), o)
 		shown.Ways = append(shown.Ways, ways.Out(o.Reason, a.console.facts(&st))...)
 	}
 	answerJSON(w, shown)

@@ -23,10 +23,11 @@ type Tools struct {
 	Tables        []string                                             // that are configured
 	Facts         ways.Facts                                           // what commands are made of, besides the obstacle
 	Log           *LogTail
-	Letters       *LetterTools   // nil: the relay has no dead-letter topic
-	Retry         func() bool    // cuts the present pause short; false: there is none
-	Tail          *tail.Tail     // of delivered rows
-	Audit         zerolog.Logger // what operators do
+	TopicLimit    func(ctx context.Context, topic string) (int, error) // max.message.bytes of a topic
+	Letters       *LetterTools                                         // nil: the relay has no dead-letter topic
+	Retry         func() bool                                          // cuts the present pause short; false: there is none
+	Tail          *tail.Tail                                           // of delivered rows
+	Audit         zerolog.Logger                                       // what operators do
 }
 
 // Console is what a page needs beyond the status: the figures of the last hour, changes of the
@@ -51,6 +52,7 @@ type Console struct {
 	changes []Change // oldest first
 	checked report   // the last one
 	sampled sampled
+	limit   topicLimit
 
 	refusals    int // since the last line about them
 	refusalSaid time.Time

@@ -498,6 +498,51 @@ func TestObstacle_HasRunbookAndWays(t *testing.T) {
 	}
 }
 
+// Beside the size of a record that a topic refused stands what the topic takes. The brokers are asked once in a
+// while, and not at all about anything else.
+func TestObstacle_HasTheLimitOfTheTopic(t *testing.T) {
+	st, asked := blocked(), 0
+	st.Obstacle = &status.Obstacle{Reason: "record_too_large", Row: &status.BlockedRow{Table: "public.outbox", Topic: "orders", Bytes: 2000}}
+	of := tools()
+	failing := false
+	of.TopicLimit = func(_ context.Context, topic string) (int, error) {
+		asked++
+		if failing || topic != "orders" {
+			return 0, errors.New("not authorized")
+		}
+		return 1000, nil
+	}
+	c, console := consoleOf(t, Config{Listen: local}, func() status.Status { return st }, of)
+	limit := func() any {
+		var got map[string]any
+		if err := json.Unmarshal(c.get("/api/v1/obstacle").Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		return got["topic_limit"]
+	}
+	if got, again := limit(), limit(); got != 1000.0 || again != 1000.0 || asked != 1 {
+		t.Errorf("%v, again %v, asked %d times", got, again, asked)
+	}
+	failing, console.limit.at = true, time.Now().Add(-limitFresh)
+	if got, again := limit(), limit(); got != nil || again != nil || asked != 2 {
+		t.Errorf("where the brokers do not say: %v, again %v, asked %d times", got, again, asked)
+	}
+	console.limit = topicLimit{}
+	for name, change := range map[string]func(*status.Obstacle){
+		"another reason":     func(o *status.Obstacle) { o.Reason = "unknown_topic" },
+		"the relay's limit":  func(o *status.Obstacle) { o.Row.Limit = 5 },
+		"no topic":           func(o *status.Obstacle) { o.Row.Topic = "" },
+		"a row without name": func(o *status.Obstacle) { o.Row = nil },
+	} {
+		o, row := *st.Obstacle, *st.Obstacle.Row
+		o.Row = &row
+		change(&o)
+		if got := console.topicLimit(t.Context(), time.Now(), &o); got != nil || asked != 2 {
+			t.Errorf("%s: %v, asked %d times", name, got, asked)
+		}
+	}
+}
+
 func TestSample_IsWhatTheStatusSays(t *testing.T) {
 	st := streaming()
 	seen := uint64(0)

@@ -93,7 +93,7 @@ var arrows = map[string][]string{
 	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
 	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":              {"docs", "history", "loopback", "relay/status", "tail", "ways"},
+	"admin":              {"docs", "fault", "history", "loopback", "relay/status", "tail", "ways"},
 	"tail":               {"replication/wal", "router/record"},
 	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
 	"config/document":    {},
@@ -104,7 +104,7 @@ var arrows = map[string][]string{
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
 	"retention/export":   {},
 
-	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "sink/topics", "upkeep", "wording"},
+	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "sink/broker", "sink/topics", "upkeep", "wording"},
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
 
@@ -126,7 +126,7 @@ var arrows = map[string][]string{
 	"sandbox":        {},
 	"sandbox/ledger": {},
 	"demo/record":    {},
-	"demo":           {"admin", "audit", "config", "frame", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger", "ways"},
+	"demo":           {"admin", "advice", "audit", "check", "config", "explain", "frame", "metrics", "migrations", "postgres", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger", "ways"},
 }
 
 // owners are the only packages that may import what starts with the given path.
@@ -134,7 +134,7 @@ var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
 	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/snapshot", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
-	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "relay/shards", "metrics", "cutover", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},
 	"github.com/goccy/go-yaml":                   {"config/document", "debezium/importer"},
 	"github.com/spf13/cobra":                     {"cmd/cdc-relay"},

@@ -90,7 +90,7 @@ const state = {
   configuration: null, filter: '', chosenOnly: true, lines: [], level: 'info', login: null, copied: null,
   letters: null, wanted: { state: 'waiting' }, chosen: new Set(), look: null, plan: null, planning: false, words: '', job: null, said: null,
   rows: [], passed: null, only: { table: '', topic: '' },
-  flows: {}, flowsAt: 0, waiting: null, waitingAt: 0, asideWas: 0, crowded: false,
+  flows: {}, flowsAt: 0, waiting: null, waitingAt: 0, waitingTook: 0, asideWas: 0, crowded: false,
 };
 
 async function ask(path, options) {
@@ -350,7 +350,7 @@ function blocked(st) {
       r && [h('dt', {}, 'Row'), h('dd', {}, name(r.table), `, row ${r.number} of the transaction committing at `, h('code', {}, r.commit_lsn || '–')),
         r.event_id && [h('dt', {}, 'Event'), h('dd', {}, name(r.event_id, 80))],
         r.topic && [h('dt', {}, 'Topic'), h('dd', {}, name(r.topic, 80))],
-        r.bytes ? [h('dt', {}, 'Record'), h('dd', {}, `${bytes(r.bytes)} (${r.bytes} bytes)`, r.limit ? [`; the limit is ${bytes(r.limit)} (`, h('code', {}, r.limit_of), ')'] : null)] : null],
+        r.bytes ? [h('dt', {}, 'Record'), h('dd', {}, `${bytes(r.bytes)} (${r.bytes} bytes)`, more?.topic_limit && !r.limit ? [`; the topic takes ${bytes(more.topic_limit)} (${more.topic_limit} bytes, `, h('code', {}, 'max.message.bytes'), ')'] : null, r.limit ? [`; the limit is ${bytes(r.limit)} (`, h('code', {}, r.limit_of), ')'] : null)] : null],
       h('dt', {}, 'Since'), h('dd', {}, clock(o.since), ' (', ago(o.since), ')'),
       h('dt', {}, 'Attempts'), h('dd', {}, o.attempts ? `${o.attempts} failed` : 'the client goes on trying', o.next_try ? ', next ' + next(o.next_try) : '', acts() && [' ', h('button', { type: 'button', onclick: tryNow }, 'Try now')], state.said && h('span', { role: 'status' }, ' ' + state.said)),
       more?.entry && [h('dt', {}, 'Means'), h('dd', {}, spans(more.entry.means)), h('dt', {}, 'Look at'), h('dd', {}, spans(more.entry.look_at)),
@@ -819,9 +819,11 @@ async function loadHistory() {
 
 // loadWaiting asks how many dead letters wait, while somebody looks: a count since the start does not say it.
 async function loadWaiting() {
-  if (!state.about?.dead_letters || document.hidden || Date.now() - state.waitingAt < 60000 && state.status?.dead_letters_total === state.asideWas) return;
-  Object.assign(state, { waitingAt: Date.now(), asideWas: state.status?.dead_letters_total });
+  const more = state.status?.dead_letters_total !== state.asideWas, began = Date.now();
+  if (!state.about?.dead_letters || document.hidden || began - state.waitingAt < Math.max(more ? 15000 : 60000, state.waitingTook * 60)) return;
+  Object.assign(state, { waitingAt: began, asideWas: state.status?.dead_letters_total });
   try { state.waiting = (await ask('/api/v1/dead-letters?limit=1')).waiting; draw(); } catch { /* not for everybody, or the brokers are away */ }
+  state.waitingTook = Date.now() - began; // of a large topic not often
 }
 
 async function loadObstacle() {

@@ -28,6 +28,9 @@ func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings fu
 	tools := admin.Tools{
 		Tables: tables,
 		Source: postgres.Where(settings.Replication), Timings: timings, Log: a.logTail, Letters: letterTools(cfg, settings),
+		TopicLimit: func(ctx context.Context, topic string) (int, error) {
+			return check.TopicLimit(ctx, settings.Kafka.Connection, topic)
+		},
 		Facts: ways.Facts{
 			DeadLetterTopic: settings.DeadLetterTopic, CheckpointTopic: settings.CheckpointTopic,
 			Brokers: strings.Join(settings.Kafka.Brokers, ","), Principal: principal(settings),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -294,21 +295,24 @@ func (d *daemon) sayStopped(s status.Status) {
 	case n > 0:
 		line = d.log.Warn().Int("events_to_repeat", n)
 		what = "stopped; " + wording.Count(n, "row") + " that the brokers acknowledged will be sent again by the next start: " +
-			held(&s) + " is not delivered, so the position stays before it"
+			cmp.Or(rowInTheWay(&s), "an earlier row, or one of the same transaction") + ", is not delivered, so the position stays before it"
 	case s.LagSeconds != nil: // a row is known that waits
 		what = "stopped; the next start continues at the first unconfirmed row"
+		if row := rowInTheWay(&s); row != "" {
+			what = "stopped; the next start continues at " + row + ", which is not delivered"
+		}
 	}
 	line.Int64("events_published_total", s.EventsPublished).Msg(what)
 }
 
-// held names the row that keeps the position back, and why, as far as that is known.
-func held(s *status.Status) string {
+// rowInTheWay names the row that keeps the position back, and why; empty: it is not known.
+func rowInTheWay(s *status.Status) string {
 	for _, one := range append([]status.Status{*s}, s.Shards...) {
-		if o := one.Obstacle; o != nil && o.Row != nil && one.EventsToRepeat > 0 {
-			return o.Row.Name() + ", " + o.Reason + ","
+		if o := one.Obstacle; o != nil && o.Row != nil {
+			return o.Row.Name() + ", " + o.Reason
 		}
 	}
-	return "an earlier row, or one of the same transaction,"
+	return ""
 }
 
 // cutGrace is how long after the second signal the relay may take to tell PostgreSQL

@@ -216,12 +216,13 @@ func TestDaemon_SaysWhatAStopLeaves(t *testing.T) {
 	at := &status.Obstacle{Reason: "record_too_large", Row: &status.BlockedRow{Table: "public.outbox", Commit: 0x16B3748, Number: 3}}
 	const named = `will be sent again by the next start: row 3 of the transaction committing at 0/16B3748 (public.outbox), record_too_large, is not delivered, so the position stays before it"`
 	for want, s := range map[string]status.Status{
-		"2 rows that the brokers acknowledged " + named:                                                                              {EventsToRepeat: 2, Obstacle: at},
-		"4 rows that the brokers acknowledged " + named:                                                                              {EventsToRepeat: 4, Shards: []status.Status{{}, {EventsToRepeat: 4, Obstacle: at}}},
-		"3 rows that the brokers acknowledged will be sent again by the next start: an earlier row":                                  {EventsToRepeat: 3},
-		`"level":"info","events_published_total":7,"msg":"stopped; all acknowledged rows are confirmed to PostgreSQL"`:               {EventsPublished: 7},
-		`"level":"warn","events_to_repeat":1,"events_published_total":7,"msg":"stopped; 1 row that the brokers acknowledged will be`: {EventsPublished: 7, EventsToRepeat: 1},
-		`"msg":"stopped; the next start continues at the first unconfirmed row"`:                                                     {LagSeconds: new(3.0)},
+		"2 rows that the brokers acknowledged " + named:                                             {EventsToRepeat: 2, Obstacle: at},
+		"4 rows that the brokers acknowledged " + named:                                             {EventsToRepeat: 4, Shards: []status.Status{{}, {EventsToRepeat: 4, Obstacle: at}}},
+		"3 rows that the brokers acknowledged will be sent again by the next start: an earlier row": {EventsToRepeat: 3},
+		`"msg":"stopped; the next start continues at row 3 of the transaction committing at 0/16B3748 (public.outbox), record_too_large, which is not delivered"`: {LagSeconds: new(3.0), Obstacle: at},
+		`"level":"info","events_published_total":7,"msg":"stopped; all acknowledged rows are confirmed to PostgreSQL"`:                                            {EventsPublished: 7},
+		`"level":"warn","events_to_repeat":1,"events_published_total":7,"msg":"stopped; 1 row that the brokers acknowledged will be`:                              {EventsPublished: 7, EventsToRepeat: 1},
+		`"msg":"stopped; the next start continues at the first unconfirmed row"`:                                                                                  {LagSeconds: new(3.0)},
 	} {
 		var log bytes.Buffer
 		(&daemon{log: zerolog.New(&log)}).sayStopped(s)

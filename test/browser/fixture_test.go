@@ -154,6 +154,8 @@ func serveAs(t *testing.T, of status.Status, change func(*admin.Config)) *page {
 		Tail: p.pass(t), Letters: p.box.tools(), Audit: p.log, Retry: func() bool { return true },
 		Log: tail, Tables: []string{"public.outbox", hostile}, Timings: p.timings,
 		Facts:         ways.Facts{Brokers: "b1:9092,b2:9092", Stops: true, DeadLetterTopic: "cdc-relay.dead-letters", Tables: []string{"public.outbox"}},
+		Source:        "db1:5432/shop",
+		TopicLimit:    func(context.Context, string) (int, error) { return 1_048_588, nil },
 		Configuration: func() (string, error) { return configuration, nil },
 		Check:         func(context.Context) (any, error) { return json.RawMessage(findings), nil },
 		Explain:       func(context.Context, string) (any, error) { return json.RawMessage(explained), nil },

@@ -77,6 +77,7 @@ const walks = {
     must((await page.title()).startsWith('● Streaming'), 'the title of the tab is ' + await page.title());
     const text = await page.locator('main').innerText();
     for (const one of ['5 h 20 min', '47.0 GiB more fit', '/s', 'order-events', 'public.outbox', 'p99']) must(text.toLowerCase().includes(one.toLowerCase()), 'nothing says ' + one);
+    must((await page.locator('header').innerText()).includes('db1:5432/shop'), 'nothing says which database it is');
     await until('charts', async () => (await page.locator('.charts svg path.line').count()) >= 6);
     must(await page.locator('h1').count() === 1, 'there is more than one h1');
   },
@@ -87,7 +88,7 @@ const walks = {
     await page.getByRole('link', { name: /ways out/ }).click();
     await page.getByText('public.outbox, row 1 of the transaction committing at').waitFor();
     const text = await page.locator('main').innerText();
-    for (const one of ['topic order-events', 'nothing is lost', 'in a shell', 'in the configuration file', 'public.outbox', '16/B374D848', 'order-events', '7f0c2d1e', '1348211 bytes', 'max.message.bytes=1572864', 'loses rows: yes', 'Means']) must(text.includes(one), 'nothing says ' + one);
+    for (const one of ['topic order-events', 'nothing is lost', 'in a shell', 'in the configuration file', 'public.outbox', '16/B374D848', 'order-events', '7f0c2d1e', '1348211 bytes', 'the topic takes 1.0 MiB', 'max.message.bytes=1572864', 'loses rows: yes', 'Means']) must(text.includes(one), 'nothing says ' + one);
     must(!await page.getByText('pg_replication_slot_advance').last().isVisible(), 'the command that loses rows is shown before anybody asked');
     await page.getByRole('button', { name: /^Copy: kafka-configs/ }).first().click();
     const copied = await page.evaluate(() => navigator.clipboard.readText());
