@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -336,18 +335,14 @@ func TestNotifier_TellsStateAndLag(t *testing.T) {
 
 // A pipe that nobody writes to stands for a file on a mount that hangs.
 func TestStop_EndsTheReadingOfTheConfiguration(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "secret")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+	read, write, err := os.Pipe() // as of a shell's <(…) that does not end
+	if err != nil {
 		t.Fatal(err)
 	}
-	release := func() {
-		if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // a reader of it reads nothing
-			_ = f.Close()
-		}
-	}
-	t.Cleanup(release)
-	defer time.AfterFunc(10*time.Second, release).Stop()
+	defer read.Close()
+	defer time.AfterFunc(10*time.Second, func() { _ = write.Close() }).Stop()
+	defer write.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	invokeWithin(ctx, t, closedPorts, "run", "--set", "postgres.password_file="+pipe).want(t, exitFailed, "", "cdc-relay: interrupted by a signal while reading the configuration or a file that it names; nothing was changed")
+	invokeWithin(ctx, t, closedPorts, "run", "--set", fmt.Sprintf("postgres.password_file=/dev/fd/%d", read.Fd())).want(t, exitFailed, "", "cdc-relay: interrupted by a signal while reading the configuration or a file that it names; nothing was changed")
 }
