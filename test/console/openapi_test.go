@@ -109,6 +109,7 @@ func walk(t *testing.T, program, address, token string, more ...string) {
 		args = append(args, "--header", "Authorization: Bearer "+token)
 	}
 	command := exec.CommandContext(ctx, program, args...)
+	command.Dir = t.TempDir() // it keeps what it found
 	command.Env = append(os.Environ(), "HYPOTHESIS_STORAGE_DIRECTORY="+t.TempDir())
 	out, err := command.CombinedOutput()
 	text := string(out)
