@@ -193,7 +193,7 @@ func (w *work) fence(ctx context.Context) error {
 	return w.origins(ctx, cfg, here, slots)
 }
 
-// origins finds out of which tables nobody knows what happened to the rows before the slots.
+// origins finds the tables of which nobody recorded what happened to the rows before the slots.
 func (w *work) origins(ctx context.Context, cfg proof.Config, here wal.Origin, slots []proof.Slot) error {
 	known := &proof.Kept{Here: here, Before: make(map[string]checkpoint.BeforeSlot)}
 	values := make(map[string]map[string][]byte)

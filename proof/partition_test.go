@@ -84,7 +84,7 @@ func remove(t *testing.T, p *part, k keptRecords) (held bool, steps string, err 
 	return held, strings.Join(slices.Compact(p.did), " "), err
 }
 
-// Each order is needed: the insert position is read behind the lock, the letters after the wait,
+// Each order is needed: the insert position is read after the lock, the letters after the wait,
 // and nothing is removed before.
 func TestRemove_ProvesBehindTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

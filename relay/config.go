@@ -120,7 +120,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.RetryMax, 30*time.Second)
 	setDefault(&c.ProbeInterval, 5*time.Second)
 	setDefault(&c.Pipeline, "default")
-	setDefault(&c.Stream.ShutdownGrace, 5*time.Second)
+	setDefault(&c.Stream.ShutdownGrace, replication.DefaultShutdownGrace)
 	return c
 }
 

@@ -14,8 +14,10 @@ const (
 	defaultMaxRowBytes    = 64 << 20
 	defaultStatusInterval = time.Second
 	defaultDeadAfter      = 30 * time.Second
-	defaultShutdownGrace  = 5 * time.Second
 )
+
+// DefaultShutdownGrace is Options.ShutdownGrace where it is not set.
+const DefaultShutdownGrace = 5 * time.Second
 
 // binaryVersion is the first server_version_num whose pgoutput knows the option
 // binary. An option that a server does not know is an error, not ignored.
@@ -79,7 +81,7 @@ func (o Options) withDefaults(senderTimeout time.Duration) Options {
 		o.DeadAfter = max(defaultDeadAfter, senderTimeout)
 	}
 	if o.ShutdownGrace <= 0 {
-		o.ShutdownGrace = defaultShutdownGrace
+		o.ShutdownGrace = DefaultShutdownGrace
 	}
 	return o
 }

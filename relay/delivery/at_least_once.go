@@ -240,12 +240,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	d := g.d
 	row := u.p.records[u.index].Row
 	u.p.f.confirmBeforeRow(row)
-	err := &rejected.RowBlockedError{Reason: f.Reason, Err: f.Err}
-	if row != nil {
-		err.Table = row.Relation.Qualified()
-		err.LSN = row.LSN
-		err.Commit, err.Ordinal = row.Place()
-	}
+	err := rejected.Blocked(f.Reason, f.Err, row)
 	if row != nil && f.Class == sink.Rejected && d.m.cfg.OnReject == StopOnReject {
 		err.Err = d.skipHint(err.Commit, f.Reason, err.Err)
 	}
@@ -353,10 +348,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	}
 	rec := &u.p.records[u.index]
 	row := rec.Row
-	cause := &rejected.RowBlockedError{
-		Reason: f.Reason, Err: f.Err, Table: row.Relation.Qualified(),
-		LSN: row.LSN, Ordinal: row.Ordinal, Commit: deadletter.RowOf(row).Commit,
-	}
+	cause := rejected.Blocked(f.Reason, f.Err, row)
 	if rec.Topic == d.m.cfg.DeadLetterTopic {
 		if !deadletter.Strip(rec) {
 			return keepTrying

@@ -93,10 +93,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 			continue
 		}
 		row, id := rec.Row, recordName(rec)
-		cause := &rejected.RowBlockedError{
-			Reason: f.Reason, Err: f.Err, Table: row.Relation.Qualified(),
-			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.row.Commit,
-		}
+		cause := rejected.Blocked(f.Reason, f.Err, row)
 		switch {
 		case m.cfg.OnReject == StopOnReject:
 			d.m.Rejected.Reject(f.Reason, cause.Table, id.row, cause)

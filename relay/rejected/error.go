@@ -17,6 +17,16 @@ type RowBlockedError struct {
 	Err     error
 }
 
+// Blocked is the error of a record that the brokers reject. row is nil where the record has none.
+func Blocked(reason string, err error, row *wal.Row) *RowBlockedError {
+	e := &RowBlockedError{Reason: reason, Err: err}
+	if row != nil {
+		e.Table, e.LSN = row.Relation.Qualified(), row.LSN
+		e.Commit, e.Ordinal = row.Place()
+	}
+	return e
+}
+
 func (e *RowBlockedError) Error() string {
 	return fmt.Sprintf("deliver row %d of the transaction committing at %s (%s, row LSN %s): %v", e.Ordinal, e.Commit, e.Table, e.LSN, e.Err)
 }

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,137 +13,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
-
-const checkpoints = "checkpoints"
-
-// exactly is an open Transactional with hands for a test.
-type exactly struct {
-	*kafkatx.Sink
-	t      *testing.T
-	holder sink.Holder
-	lost   chan error
-	mu     sync.Mutex
-	ends   []sink.Ending
-	marked atomic.Int64 // the last mark that was committed
-}
-
-func transactional(t *testing.T, c *kfake.Cluster, change func(*kafkatx.Config)) *exactly {
-	t.Helper()
-	x := &exactly{t: t, lost: make(chan error, 100)}
-	cfg := kafkatx.Config{
-		Config:          kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"},
-		CheckpointTopic: checkpoints, Interval: 10 * time.Millisecond,
-		Ended: func(e sink.Ending) {
-			x.mu.Lock()
-			x.ends = append(x.ends, e)
-			x.mu.Unlock()
-		},
-	}
-	if change != nil {
-		change(&cfg)
-	}
-	s, err := kafkatx.New(cfg, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.Sink = s
-	x.holder = sink.Holder{ID: "cdc-relay-1-slot", Key: "1/slot", Lost: func(err error) { x.lost <- err }}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), guardTime)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return x
-}
-
-func (x *exactly) open() string {
-	x.t.Helper()
-	value, err := x.tryOpen()
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	return value
-}
-
-func (x *exactly) tryOpen() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
-	defer cancel()
-	value, err := x.Open(ctx, x.holder)
-	return string(value), err
-}
-
-// send hands over records named by values and, unless mark is zero, a mark.
-func (x *exactly) send(mark int, whole bool, values ...string) chan error {
-	done := make(chan error, 1)
-	records := make([]record.Record, len(values))
-	for i, v := range values {
-		records[i] = newRecord("orders", "k", v)
-	}
-	x.Send(context.Background(), records, func(err error) { done <- err })
-	if mark != 0 {
-		x.mark(mark, whole, false)
-	}
-	return done
-}
-
-func (x *exactly) mark(mark int, whole, now bool) {
-	x.SetPosition(sink.Position{Value: fmt.Appendf(nil, "%d", mark), Whole: whole, Now: now, Committed: func() { x.marked.Store(int64(mark)) }})
-}
-
-func (x *exactly) endings() []sink.Ending {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return slices.Clone(x.ends)
-}
-
-func awaitDone(t *testing.T, done <-chan error) error {
-	t.Helper()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(guardTime):
-		t.Fatal("no outcome")
-		return nil
-	}
-}
-
-// committed reads what a consumer of committed records sees, up to a record that is
-// written behind everything.
-func committed(t *testing.T, c *kfake.Cluster, topic string) []string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
-	defer cancel()
-	var all []string
-	cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
-	if err := topics.ReadTopic(ctx, cfg.Connection, topic, func(m *topics.Message) error {
-		all = append(all, string(m.Value))
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
-func eosCluster(t *testing.T) *kfake.Cluster {
-	t.Helper()
-	c := cluster(t, kfake.SeedTopics(1, "orders"))
-	if err := c.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 func TestTransactional_CommitsRecordsWithTheirPosition(t *testing.T) {
 	t.Parallel()
@@ -564,97 +438,4 @@ func TestTransactional_HonoursPartitions(t *testing.T) {
 		}
 	}
 	wantFailure(t, &failures(t, send(4))[0], sink.Rejected, "invalid_partition")
-}
-
-func TestTransactional_WantsItsTopicAsItMustBe(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
-	defer cancel()
-	for topic, c := range map[string]struct {
-		partitions int32
-		policy     string
-		mentions   string
-	}{
-		"missing": {0, "", "cdc-relay setup"},
-		"wide":    {3, "compact", "has 3 partitions"},
-		"deleted": {1, "delete", "cleanup.policy=compact"},
-		"both":    {1, "compact,delete", "cleanup.policy=compact"},
-	} {
-		brokers := cluster(t)
-		if c.partitions > 0 {
-			if err := brokers.CreateTopic(topic, c.partitions, map[string]string{"cleanup.policy": c.policy}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		x := transactional(t, brokers, func(cfg *kafkatx.Config) { cfg.CheckpointTopic = topic })
-		err := x.Ready(ctx)
-		var e *sink.Error
-		if !errors.As(err, &e) || e.Class != sink.Blocked || e.Reason != fault.ReasonCheckpointTopic || !strings.Contains(err.Error(), c.mentions) {
-			t.Errorf("topic %s: %v", topic, err)
-		}
-		missing, err := topics.EnsureCheckpointTopic(ctx, broker.Connection{Brokers: brokers.ListenAddrs()}, topics.Creation{}, topic, false)
-		if c.partitions > 0 {
-			if err == nil {
-				t.Errorf("topic %s: setup leaves it as it is", topic)
-			}
-			continue
-		}
-		if err != nil || !missing {
-			t.Errorf("topic %s: missing %t, %v", topic, missing, err)
-		}
-		x = transactional(t, brokers, func(cfg *kafkatx.Config) { cfg.CheckpointTopic = topic })
-		if err := x.Ready(ctx); err != nil {
-			t.Errorf("topic %s, made by setup: %v", topic, err)
-		}
-	}
-}
-
-// Positions must not be lost with one broker, where there are others.
-func TestCheckpointTopic_NeedsTwoReplicasInSyncOfThree(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		brokers int
-		factor  int16
-		own     string // what the brokers say that a topic has by default
-		want    string
-	}{
-		"one broker":                     {1, -1, "", ""},
-		"two replicas":                   {3, 2, "", ""},
-		"three replicas":                 {3, 3, "", "2"},
-		"three replicas by default":      {3, -1, "", "2"},
-		"brokers that ask for two":       {3, 3, "2", ""},
-		"brokers that ask for all three": {3, 3, "3", ""},
-		"brokers that ask for one":       {3, 3, "1", "2"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			brokers := cluster(t, kfake.NumBrokers(c.brokers))
-			brokers.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
-				brokers.KeepControl()
-				req := r.(*kmsg.CreateTopicsRequest)
-				if !req.ValidateOnly || c.own == "" {
-					return nil, nil, false
-				}
-				resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
-				topic := kmsg.NewCreateTopicsResponseTopic()
-				topic.Topic, topic.ReplicationFactor = req.Topics[0].Topic, req.Topics[0].ReplicationFactor
-				config := kmsg.NewCreateTopicsResponseTopicConfig()
-				config.Name, config.Value = "min.insync.replicas", &c.own
-				topic.Configs = append(topic.Configs, config)
-				resp.Topics = append(resp.Topics, topic)
-				return resp, nil, true
-			})
-			cfg := kafka.Config{Connection: broker.Connection{Brokers: brokers.ListenAddrs()}, CreateTopics: topics.Creation{ReplicationFactor: c.factor}}
-			if _, err := topics.EnsureCheckpointTopic(t.Context(), cfg.Connection, cfg.CreateTopics, "positions", false); err != nil {
-				t.Fatal(err)
-			}
-			got := ""
-			if v := brokers.TopicInfo("positions").Configs["min.insync.replicas"]; v != nil {
-				got = *v
-			}
-			if got != c.want {
-				t.Errorf("min.insync.replicas is %q, want %q", got, c.want)
-			}
-		})
-	}
 }
