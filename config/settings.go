@@ -69,8 +69,11 @@ type retentionSettings struct {
 }
 
 type exportSettings struct {
-	To    string   `yaml:"to" desc:"Directory of this machine that exists. The files are TABLE/YEAR/MONTH/DAY/HOUR-PART.ndjson.zst below it."`
-	Slice duration `yaml:"slice" default:"1h" desc:"Whose rows are written together, by the column of by: whole hours that divide a day. Rows go when all of their slice are old enough."`
+	To        string   `yaml:"to" desc:"Directory of this machine that exists, or s3://BUCKET/PREFIX. The files are TABLE/YEAR/MONTH/DAY/HOUR-PART.ndjson.zst below it. Credentials for a bucket come from AWS's usual chain."`
+	Region    string   `yaml:"region" desc:"With a bucket: its AWS region. Empty: the environment's."`
+	Endpoint  string   `yaml:"endpoint" desc:"With a bucket: URL of another store that has the protocol of S3, for example http://minio:9000. Empty: AWS."`
+	PathStyle bool     `yaml:"path_style" default:"false" desc:"With a bucket: have its name in the path and not in the host's name, as most other stores need it."`
+	Slice     duration `yaml:"slice" default:"1h" desc:"Whose rows are written together, by the column of by: whole hours that divide a day. Rows go when all of their slice are old enough."`
 }
 
 type markSettings struct {
