@@ -84,6 +84,13 @@ func (s *Store) Alter(key string, body []byte) {
 	s.objects[key] = object{body, s.objects[key].meta}
 }
 
+// Empty removes all objects.
+func (s *Store) Empty() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.objects)
+}
+
 // Count is how many requests of an operation there were.
 func (s *Store) Count(op string) int {
 	s.mu.Lock()
