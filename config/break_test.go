@@ -201,6 +201,8 @@ var wrongTexts = map[string][]string{
 	"outbox.retention.archive_table":   {"archive"},
 	"outbox.mark.column":               {"a-column-with-a-name-that-is-longer-than-the-63-bytes-that-names-have-in-postgresql"},
 	"outbox.mark.value":                {"sent"},
+	"outbox.rejects.error":             {"last_error"},
+	"outbox.rejects.attempts":          {"retry_count"},
 	"maintenance.url":                  {"http://shop", "postgres://relay@localhost/shop?sslmode=maybe", "postgres://relay@localhost/shop"},
 	"maintenance.password":             {"secret"},
 	"maintenance.password_file":        {"/no/such/file"},

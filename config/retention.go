@@ -55,6 +55,7 @@ func (c *Config) Marks() ([]marks.Policy, upkeep.Config) {
 		policies = append(policies, marks.Policy{
 			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].mark", i)},
 			Column: o.Marking.Column, Value: o.Marking.Value, Every: time.Duration(o.Marking.Interval), BatchRows: o.Marking.BatchRows,
+			Error: o.Rejects.Error, Attempts: o.Rejects.Attempts,
 		})
 		table++
 	}
@@ -123,6 +124,7 @@ func (l *loader) checkRetention() {
 func (l *loader) checkMark(i, table int) bool {
 	o := &l.cfg.settings.Outbox[i]
 	m, usual, path := &o.Marking, l.usualMark(), fmt.Sprintf("outbox[%d].mark", i)
+	l.checkRejectColumns(fmt.Sprintf("outbox[%d].rejects", i), o)
 	if m.Column == "" {
 		for _, key := range []struct {
 			name string
@@ -151,6 +153,34 @@ func (l *loader) checkMark(i, table int) bool {
 		l.refuse(path+".batch_rows", "%d is not allowed; allowed: 1 to %d", m.BatchRows, maxBatchRows)
 	}
 	return true
+}
+
+// checkRejectColumns wants the columns to be others than the mark, and somebody who writes them.
+func (l *loader) checkRejectColumns(path string, o *outboxSettings) {
+	r, mark := &o.Rejects, strings.TrimSuffix(path, "rejects")+"mark.column"
+	if r.Error == "" {
+		if r.Attempts != "" {
+			l.noEffect(path+".attempts", path+".error", "a column")
+		}
+		return
+	}
+	for _, key := range []pair{{"error", r.Error}, {"attempts", r.Attempts}} {
+		switch {
+		case len(key.Value) > 63:
+			l.refuse(path+"."+key.Name, "%q is no column; allowed: 1 to 63 bytes", key.Value)
+		case key.Value != "" && key.Value == o.Marking.Column:
+			l.refuse(path+"."+key.Name, "%q is the column of %s; allowed: another one", key.Value, mark)
+		}
+	}
+	if r.Attempts == r.Error {
+		l.refuse(path+".attempts", "%q is the column of %s.error; allowed: another one", r.Attempts, path)
+	}
+	if o.Marking.Column == "" {
+		l.noEffect(path+".error", mark, "a column")
+	}
+	if l.cfg.settings.Relay.OnReject != string(relay.DeadLetterOnReject) {
+		l.noEffect(path+".error", "relay.on_reject", string(relay.DeadLetterOnReject))
+	}
 }
 
 func (l *loader) usualMark() (usual markSettings) {

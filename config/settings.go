@@ -53,7 +53,8 @@ type outboxSettings struct {
 	TombstoneOnEmpty  bool              `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
 	Retention         retentionSettings `yaml:"retention" desc:"What run and cdc-relay retention --once do with delivered rows when they are old."`
 
-	Marking markSettings `yaml:"mark" desc:"Column that run and cdc-relay mark --once set on delivered rows, for whoever reads it."`
+	Marking markSettings    `yaml:"mark" desc:"Column that run and cdc-relay mark --once set on delivered rows, for whoever reads it."`
+	Rejects rejectsSettings `yaml:"rejects" desc:"Columns in which the same job says of a row that it was rejected and is a dead letter."`
 
 	Debezium templatePairs `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any of them records equal Debezium's byte for byte, and only keys that Debezium's options do not decide may be set beside them."`
 }
@@ -81,6 +82,11 @@ type markSettings struct {
 	Value     string   `yaml:"value" desc:"Value of the column for a delivered row. Empty: now for a timestamp, true for a boolean. Required for a status, for example sent."`
 	Interval  duration `yaml:"interval" default:"1s" desc:"With maintenance.in_run: how often run looks for rows to mark."`
 	BatchRows int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction, 1 to 10000."`
+}
+
+type rejectsSettings struct {
+	Error    string `yaml:"error" desc:"With mark.column and relay.on_reject: dead_letter: text column that gets the reason and the place of a row's dead letter while it waits, and nothing of the row. Empty: rows do not show it."`
+	Attempts string `yaml:"attempts" desc:"With error: column of whole numbers that is raised by one for each dead letter."`
 }
 
 type maintenanceSettings struct {

@@ -11,10 +11,11 @@ import (
 
 // Plan is what would be done in one table now, and what stands in the way.
 type Plan struct {
-	Table    string `json:"table"`
-	Column   string `json:"column"`
-	Set      string `json:"set"`
-	Unmarked string `json:"unmarked"`
+	Table    string   `json:"table"`
+	Column   string   `json:"column"`
+	Set      string   `json:"set"`
+	Unmarked string   `json:"unmarked"`
+	Rejects  []string `json:"rejects,omitempty"`
 
 	upkeep.Plan
 }
@@ -57,7 +58,7 @@ func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
 func (f *found) plan() *Plan {
 	p := f.policy
 	plan := &Plan{
-		Table: p.Table.String(), Column: p.Column, Set: f.setting.set, Unmarked: f.setting.unmarked, Plan: upkeep.NewPlan(&f.Found),
+		Table: p.Table.String(), Column: p.Column, Set: f.setting.set, Unmarked: f.setting.unmarked, Rejects: p.Rejects(), Plan: upkeep.NewPlan(&f.Found),
 	}
 	u := f.updates
 	if u == nil {
@@ -85,6 +86,9 @@ func (p *Plan) Lines() []string {
 		lines.Add("set", "%s, where %s", p.Set, p.Unmarked)
 	}
 	lines.Due("unmarked", &p.Plan)
+	if len(p.Rejects) > 0 {
+		lines.Add("rejects", "dead letters are shown in %s", strings.Join(p.Rejects, ", "))
+	}
 	lines.Ways(&p.Plan)
 	if len(p.Triggers) > 0 {
 		lines.Add("triggers", "%s", strings.Join(p.Triggers, ", "))

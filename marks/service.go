@@ -6,11 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/upkeep"
+	"github.com/cdc-relay/cdc-relay/upkeep/records"
 	"github.com/rs/zerolog"
 )
 
@@ -29,7 +31,8 @@ type found struct {
 	policy  *Policy
 	updates *maintenance.Updates
 	setting setting
-	order   string // of the index, as SQL
+	order   string                       // of the index, as SQL
+	rejects *maintenance.RejectedColumns // nil: rejected rows are not told from others
 }
 
 // inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
@@ -76,7 +79,8 @@ func (s *Service) survey(ctx context.Context, f *found) (err error) {
 		return err
 	}
 	f.Refused = p.refusals(f.Survey, f.updates, f.setting, f.Index)
-	return nil
+	f.rejects, err = s.rejects(ctx, f)
+	return err
 }
 
 func (f *found) work(limits *upkeep.Limits) maintenance.Work {
@@ -100,6 +104,9 @@ type table struct {
 	age     string // the column that says when a row was written; empty: none does
 	found   *found
 	since   time.Time
+
+	records *records.Table
+	said    map[deadletter.Location]bool // letters whose rows were looked at
 }
 
 func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
@@ -110,7 +117,7 @@ func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
 	if len(f.Refused) > 0 {
 		return nil, errors.Join(f.Refused...)
 	}
-	t := &table{limits: s.limits(p), found: f, age: f.age(), since: time.Now()}
+	t := &table{limits: s.limits(p), found: f, age: f.age(), since: time.Now(), records: s.Records(p.Table, f.Survey.OID, f.Identity), said: make(map[deadletter.Location]bool)}
 	if t.session, err = s.Session(ctx, f.work(t.limits), f.Survey.OID); err != nil {
 		return nil, err
 	}
@@ -135,6 +142,9 @@ func (f *found) age() string {
 // pass marks what is delivered by now and has no mark.
 func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (upkeep.Done, error) {
 	done, err := upkeep.NewJob(&guarded{t.session, s, t.found}, t.limits, false).Run(ctx, t.prover, tell)
+	if err == nil {
+		done.Rejected, err = s.reject(ctx, t)
+	}
 	if err == nil && t.age != "" && done.Rows+done.Held+done.Passed > 0 { // that it is not known is no failure
 		i := slices.IndexFunc(t.found.Survey.Columns, func(c maintenance.Column) bool { return c.Name == t.age })
 		done.Oldest, _ = s.Surveyor.Oldest(ctx, t.found.policy.Table, upkeep.Now(t.found.Survey.Columns[i]), wal.QuoteIdentifier(t.age), t.found.setting.unmarked, t.found.Index != "")
