@@ -27,6 +27,13 @@ type Policy struct {
 	Attempts string // with Error: column that counts how often; empty: none does
 }
 
+// of is the policy for one of the table's partitions.
+func (p *Policy) of(leaf wal.Table) *Policy {
+	one := *p
+	one.Table = leaf
+	return &one
+}
+
 // setting is how a column is set, and which rows it is not set in.
 type setting struct{ unmarked, set string }
 

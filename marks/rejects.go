@@ -24,8 +24,8 @@ func (p *Policy) Rejects() (columns []string) {
 }
 
 // rejects finds the columns that say that a row was rejected; nil: none do.
-func (s *Service) rejects(ctx context.Context, f *found) (*maintenance.RejectedColumns, error) {
-	p := f.policy
+func (s *Service) rejects(ctx context.Context, f *found, l *leaf) (*maintenance.RejectedColumns, error) {
+	p := l.policy
 	if p.Error == "" {
 		return nil, nil
 	}
@@ -33,12 +33,12 @@ func (s *Service) rejects(ctx context.Context, f *found) (*maintenance.RejectedC
 	if !f.Identity.Known() {
 		return nil, p.rejectsTarget().Mistake("error", "leave it out", "a dead letter of table %s does not name its row: the header id is not the text of one column", p.Table)
 	}
-	for _, c := range f.Survey.Columns {
+	for _, c := range l.survey.Columns {
 		if c.Name == to.ID {
 			to.IDType = c.Type
 		}
 	}
-	wording, err := p.rejectColumn(f.Survey.Columns, "error", p.Error, "text or varchar", func(t string) bool {
+	wording, err := p.rejectColumn(l.survey.Columns, "error", p.Error, "text or varchar", func(t string) bool {
 		return t == "text" || strings.HasPrefix(t, "character varying")
 	})
 	if err != nil {
@@ -46,13 +46,13 @@ func (s *Service) rejects(ctx context.Context, f *found) (*maintenance.RejectedC
 	}
 	to.ErrorType = wording.Type
 	if p.Attempts != "" {
-		number, err := p.rejectColumn(f.Survey.Columns, "attempts", p.Attempts, "smallint, integer or bigint", func(t string) bool { return counts[t] > 0 })
+		number, err := p.rejectColumn(l.survey.Columns, "attempts", p.Attempts, "smallint, integer or bigint", func(t string) bool { return counts[t] > 0 })
 		if err != nil {
 			return nil, err
 		}
 		to.MostAttempts = counts[number.Type]
 	}
-	return to, s.mayReject(ctx, f, to)
+	return to, s.mayReject(ctx, f, l, to)
 }
 
 // rejectsTarget has mistakes name the keys of rejects.
@@ -76,13 +76,13 @@ func (p *Policy) rejectColumn(columns []maintenance.Column, key, name, allowed s
 }
 
 // mayReject refuses columns that may not be written, or whose change would be more than a note.
-func (s *Service) mayReject(ctx context.Context, f *found, to *maintenance.RejectedColumns) error {
-	p := f.policy
+func (s *Service) mayReject(ctx context.Context, f *found, l *leaf, to *maintenance.RejectedColumns) error {
+	p := l.policy
 	for key, name := range map[string]string{"error": to.Error, "attempts": to.Attempts} {
 		if name == "" {
 			continue
 		}
-		u, err := s.Surveyor.Updates(ctx, f.Survey.OID, name)
+		u, err := s.Surveyor.Updates(ctx, l.survey.OID, name)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (s *Service) mayReject(ctx context.Context, f *found, to *maintenance.Rejec
 			return p.rejectsTarget().Mistake(key, "name another column", "column %q of table %s is part of its primary key, or of a partition key", name, p.Table)
 		}
 		if !u.MayUpdate {
-			f.Refused = append(f.Refused, p.Refuse(fault.ReasonPermission, fmt.Sprintf("run: GRANT UPDATE (%s) ON %s TO %s", wal.QuoteIdentifier(name), p.Table.SQL(), wal.QuoteIdentifier(f.Survey.Role)), "role %q lacks a right", f.Survey.Role))
+			f.Refused = append(f.Refused, p.Refuse(fault.ReasonPermission, fmt.Sprintf("run: GRANT UPDATE (%s) ON %s TO %s", wal.QuoteIdentifier(name), p.Table.SQL(), wal.QuoteIdentifier(l.survey.Role)), "role %q lacks a right", l.survey.Role))
 		}
 	}
 	return nil
@@ -104,26 +104,26 @@ func errorText(n *waiting.Named) string {
 
 // reject says of the rows of letters that wait that they were rejected. A row that somebody has
 // locked is left for the next look at the table.
-func (s *Service) reject(ctx context.Context, t *table) (written int, err error) {
-	to := t.found.rejects
+func (s *Service) reject(ctx context.Context, t *table, p *part) (written int, err error) {
+	to := p.rejects
 	if to == nil {
 		return 0, nil
 	}
 	var batch []maintenance.Rejected
-	for _, n := range t.records.Named() {
-		if t.said[n.Location] {
+	for _, n := range p.records.Named() {
+		if p.said[n.Location] {
 			continue
 		}
-		t.said[n.Location] = true
+		p.said[n.Location] = true
 		if batch = append(batch, maintenance.Rejected{ID: n.Event, Error: errorText(&n)}); len(batch) == t.limits.BatchRows {
-			n, err := rejectAll(ctx, t.session, to, batch)
+			n, err := rejectAll(ctx, p.session, to, batch)
 			written, batch = written+n, batch[:0]
 			if err != nil {
 				return written, err
 			}
 		}
 	}
-	n, err := rejectAll(ctx, t.session, to, batch)
+	n, err := rejectAll(ctx, p.session, to, batch)
 	return written + n, err
 }
 
