@@ -72,12 +72,12 @@ func TestRetention_NamesWhatIsWrongWithABucket(t *testing.T) {
 	k, stop := exportsTo(t, 10, export)
 	defer stop()
 	refuse := func(op string, fault objects.Fault) {
-		store.Fault = func(r objects.Request) objects.Fault {
+		store.Fail(func(r objects.Request) objects.Fault {
 			if r.Op == op {
 				return fault
 			}
 			return objects.None
-		}
+		})
 	}
 	refuse("PutObject", objects.Denied)
 	for _, got := range []result{invoke(t, k.env, "retention"), invoke(t, k.env, "retention", "--once")} {
@@ -94,7 +94,8 @@ func TestRetention_NamesWhatIsWrongWithABucket(t *testing.T) {
 	invoke(t, k.env, "retention", "--once").want(t, exitRefused, "", "If-None-Match")
 	refuse("HeadObject", objects.WrongSum)
 	invoke(t, k.env, "retention", "--once").want(t, exitFailed, "", "its SHA-256 is another one")
-	store.Fault, store.Bucket = nil, "another"
+	store.Fail(nil)
+	store.Bucket = "another"
 	invoke(t, k.env, "retention").want(t, exitUsage, "outbox[0].retention.export.to", "")
 	invoke(t, k.env, "retention", "--once").want(t, exitUsage, "", "outbox[0].retention.export.to")
 	checkUp(t, k.env).want(t, "table.retention", advice.Fail, "bucket events does not exist", "create it")
@@ -123,7 +124,7 @@ func TestExport_EveryDeletedRowIsInABucket(t *testing.T) {
 	} {
 		store.Empty() // no row of them is deleted
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		store.Fault = func(r objects.Request) objects.Fault {
+		store.Fail(func(r objects.Request) objects.Fault {
 			if r.Op != fault.op {
 				return objects.None
 			}
@@ -131,7 +132,7 @@ func TestExport_EveryDeletedRowIsInABucket(t *testing.T) {
 				cancel()
 			}
 			return fault.fault
-		}
+		})
 		got := invokeWithin(ctx, t, k.env, "retention", "--once")
 		cancel()
 		if left := whole(); got.code == exitOK || left != 2000 {
@@ -141,18 +142,18 @@ func TestExport_EveryDeletedRowIsInABucket(t *testing.T) {
 	store.Empty()
 	// Between the object and the delete: the rows are there when the run is stopped.
 	ctx, cancel := context.WithCancel(t.Context())
-	store.Fault = func(r objects.Request) objects.Fault {
+	store.Fail(func(r objects.Request) objects.Fault {
 		if r.Op == "ListObjectsV2" && len(store.Objects()) > 0 { // of the second hour, after the first was written
 			cancel()
 		}
 		return objects.None
-	}
+	})
 	invokeWithin(ctx, t, k.env, "retention", "--once")
 	written := len(store.Objects())
 	if left := whole(); left != 2000 || written == 0 {
 		t.Errorf("%d rows left, %d objects", left, written)
 	}
-	store.Fault = nil
+	store.Fail(nil)
 	invoke(t, k.env, "retention", "--once").want(t, exitOK, "exported and deleted 2000 rows\n", "")
 	if left := whole(); left != 0 || len(store.Objects()) != 2 {
 		t.Errorf("%d rows are left, %d objects: rows that were there were written again", left, len(store.Objects()))

@@ -34,7 +34,7 @@ func bucket(t *testing.T, fault func(objects.Request) objects.Fault) (*Bucket, *
 		t.Setenv(name, value)
 	}
 	store := objects.New("events", "AKIDEXAMPLE")
-	store.Fault = fault
+	store.Fail(fault)
 	server := httptest.NewServer(store)
 	t.Cleanup(func() { store.Close(); server.Close() })
 	b, err := openBucket(t.Context(), Place{Bucket: "events", Prefix: "outbox", Endpoint: server.URL, PathStyle: true}, 2*time.Second, hasty)
@@ -209,7 +209,7 @@ func TestBucket_SaysWrittenOnlyOfWhatIsThere(t *testing.T) {
 			if err != nil && (key != "" || size != 0 || strings.Contains(err.Error(), secret) || strings.Contains(err.Error(), "Signature=")) {
 				t.Errorf("%q, %d bytes, %v", key, size, err)
 			}
-			store.Fault = nil
+			store.Fail(nil)
 			key, _, err = export(t.Context(), b, rows...)
 			if err != nil {
 				t.Fatal(err)
@@ -226,12 +226,12 @@ func TestBucket_SaysWrittenOnlyOfWhatIsThere(t *testing.T) {
 func TestBucket_DoesNotReplaceWhatAnotherProcessWrote(t *testing.T) {
 	b, store := bucket(t, nil)
 	theirs, body := "outbox/public.outbox/2026/11/25/07-0.ndjson.zst", []byte("of another process")
-	store.Fault = func(r objects.Request) objects.Fault {
+	store.Fail(func(r objects.Request) objects.Fault {
 		if r.Op == "PutObject" { // after the list
 			store.Alter(theirs, body)
 		}
 		return objects.None
-	}
+	})
 	_, _, err := export(t.Context(), b, text("a"))
 	if err == nil || !strings.Contains(err.Error(), "appeared while its rows were on the way") {
 		t.Error(err)

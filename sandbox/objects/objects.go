@@ -45,9 +45,9 @@ type Request struct {
 // Store answers for one bucket.
 type Store struct {
 	Bucket, AccessKey string
-	Fault             func(Request) Fault // nil: none
 
 	mu      sync.Mutex
+	fault   func(Request) Fault // nil: none
 	objects map[string]object
 	count   map[string]int
 	gone    chan struct{}
@@ -61,6 +61,13 @@ type object struct {
 // New is an empty bucket.
 func New(bucket, accessKey string) *Store {
 	return &Store{Bucket: bucket, AccessKey: accessKey, objects: map[string]object{}, count: map[string]int{}, gone: make(chan struct{})}
+}
+
+// Fail has requests end in faults; nil: in none.
+func (s *Store) Fail(fault func(Request) Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
 }
 
 // Close ends what is silent.
@@ -131,11 +138,11 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	op := operation(r, key)
 	s.mu.Lock()
 	s.count[op]++
-	n := s.count[op]
+	n, decide := s.count[op], s.fault
 	s.mu.Unlock()
 	fault := None
-	if s.Fault != nil {
-		fault = s.Fault(Request{op, key, n})
+	if decide != nil {
+		fault = decide(Request{op, key, n})
 	}
 	switch fault {
 	case Cut:
