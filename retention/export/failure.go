@@ -58,7 +58,7 @@ func describe(err error) string {
 	if e, ok := errors.AsType[*smithy.OperationError](err); ok {
 		operation = e.OperationName
 	}
-	text := ""
+	text := err.Error()
 	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		text = strings.Trim(e.ErrorCode()+": "+e.ErrorMessage(), ": ")
 		if answer := status(err); answer > 0 {
@@ -68,8 +68,6 @@ func describe(err error) string {
 		text = e.Err.Error()
 	} else if e, ok := errors.AsType[*smithy.OperationError](err); ok {
 		text = e.Err.Error()
-	} else {
-		text = err.Error()
 	}
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > maxMessage {

@@ -147,13 +147,13 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch fault {
 	case Cut:
 		_, _ = io.CopyN(io.Discard, r.Body, max(1, r.ContentLength/2))
-		panic(http.ErrAbortHandler)
+		panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler of net/http ends its connection
 	case Silent:
 		select {
 		case <-s.gone:
 		case <-r.Context().Done():
 		}
-		panic(http.ErrAbortHandler)
+		panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler of net/http ends its connection
 	case Denied:
 		refuse(w, http.StatusForbidden, "AccessDenied", "Access Denied")
 		return
@@ -191,7 +191,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	s.serve(w, r, op, key, body, fault)
 	if fault == Lost {
-		panic(http.ErrAbortHandler)
+		panic(http.ErrAbortHandler) //nolint:forbidigo // how a handler of net/http ends its connection
 	}
 }
 

@@ -206,11 +206,10 @@ func (w *world) prepareExport(ctx context.Context) error {
 		w.closers = append(w.closers, func() { w.store.Close(); _ = server.Close() })
 	case toSmallDisk:
 		folder := absolute(w.exported())
-		if exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", "size=32m,mode=755", "tmpfs", folder).Run() != nil {
-			return nil // the action says so
+		err := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", "size=32m,mode=755", "tmpfs", folder).Run()
+		if w.smallDisk = err == nil; w.smallDisk { // else the action says so
+			w.closers = append(w.closers, func() { _ = exec.Command("umount", folder).Run() })
 		}
-		w.smallDisk = true
-		w.closers = append(w.closers, func() { _ = exec.Command("umount", folder).Run() })
 	}
 	return nil
 }
