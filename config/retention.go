@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 			Keep:   time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
 		}
 		if p.Then == retention.Export {
-			p.Export, p.Slice = r.Export.To, time.Duration(r.Export.Slice)
+			p.Export = r.Export.files()
 		}
 		if p.Then.Partitions() {
 			p.Ahead = r.CreateAhead
@@ -56,6 +55,7 @@ func (c *Config) Marks() ([]marks.Policy, upkeep.Config) {
 		policies = append(policies, marks.Policy{
 			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].mark", i)},
 			Column: o.Marking.Column, Value: o.Marking.Value, Every: time.Duration(o.Marking.Interval), BatchRows: o.Marking.BatchRows,
+			Error: o.Rejects.Error, Attempts: o.Rejects.Attempts,
 		})
 		table++
 	}
@@ -124,6 +124,7 @@ func (l *loader) checkRetention() {
 func (l *loader) checkMark(i, table int) bool {
 	o := &l.cfg.settings.Outbox[i]
 	m, usual, path := &o.Marking, l.usualMark(), fmt.Sprintf("outbox[%d].mark", i)
+	l.checkRejectColumns(fmt.Sprintf("outbox[%d].rejects", i), o)
 	if m.Column == "" {
 		for _, key := range []struct {
 			name string
@@ -154,6 +155,34 @@ func (l *loader) checkMark(i, table int) bool {
 	return true
 }
 
+// checkRejectColumns wants the columns to be others than the mark, and somebody who writes them.
+func (l *loader) checkRejectColumns(path string, o *outboxSettings) {
+	r, mark := &o.Rejects, strings.TrimSuffix(path, "rejects")+"mark.column"
+	if r.Error == "" {
+		if r.Attempts != "" {
+			l.noEffect(path+".attempts", path+".error", "a column")
+		}
+		return
+	}
+	for _, key := range []pair{{"error", r.Error}, {"attempts", r.Attempts}} {
+		switch {
+		case len(key.Value) > 63:
+			l.refuse(path+"."+key.Name, "%q is no column; allowed: 1 to 63 bytes", key.Value)
+		case key.Value != "" && key.Value == o.Marking.Column:
+			l.refuse(path+"."+key.Name, "%q is the column of %s; allowed: another one", key.Value, mark)
+		}
+	}
+	if r.Attempts == r.Error {
+		l.refuse(path+".attempts", "%q is the column of %s.error; allowed: another one", r.Attempts, path)
+	}
+	if o.Marking.Column == "" {
+		l.noEffect(path+".error", mark, "a column")
+	}
+	if l.cfg.settings.Relay.OnReject != string(relay.DeadLetterOnReject) {
+		l.noEffect(path+".error", "relay.on_reject", string(relay.DeadLetterOnReject))
+	}
+}
+
 func (l *loader) usualMark() (usual markSettings) {
 	l.applyDefaults(reflect.ValueOf(&usual).Elem())
 	return usual
@@ -167,12 +196,12 @@ func (l *loader) checkNoRetention(path string, r *retentionSettings) {
 	}{
 		{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""},
 		{"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead},
-		{"export.to", r.Export.To != ""}, {"export.slice", r.Export.Slice != l.usualRetention().Export.Slice},
 	} {
 		if key.set {
 			l.noEffect(path+"."+key.name, path+".then", "something else")
 		}
 	}
+	l.checkNoExport(path+".export", "something else", r)
 }
 
 func (l *loader) checkPolicy(path string, table int, r *retentionSettings) {
@@ -191,32 +220,6 @@ func (l *loader) checkPolicy(path string, table int, r *retentionSettings) {
 	l.checkPartitions(path, r)
 	l.checkExport(path+".export", r)
 	l.checkArchive(path, table, r)
-}
-
-func (l *loader) checkExport(path string, r *retentionSettings) {
-	if r.Then != string(retention.Export) {
-		then := strings.TrimSuffix(path, "export") + "then"
-		if r.Export.To != "" {
-			l.noEffect(path+".to", then, "export")
-		}
-		if r.Export.Slice != l.usualRetention().Export.Slice {
-			l.noEffect(path+".slice", then, "export")
-		}
-		return
-	}
-	scheme, _, hasScheme := strings.Cut(r.Export.To, "://")
-	switch {
-	case r.Export.To == "":
-		l.refuse(path+".to", "is missing; allowed: a directory, for example /var/lib/cdc-relay/export")
-	case hasScheme:
-		l.refuse(path+".to", "is a URL (%s://…), and files are written to directories alone; allowed: a directory, from which a tool of yours copies the files that are complete", scheme)
-	case !filepath.IsAbs(r.Export.To):
-		l.refuse(path+".to", "%q is relative; allowed: a directory with its whole path", r.Export.To)
-	}
-	hours := time.Duration(r.Export.Slice)
-	if hours < time.Hour || hours > 24*time.Hour || (24*time.Hour)%hours != 0 || hours%time.Hour != 0 {
-		l.refuse(path+".slice", "%v is not allowed; allowed: 1h, 2h, 3h, 4h, 6h, 8h, 12h, 24h", r.Export.Slice)
-	}
 }
 
 // maxAhead bounds how many partitions a table may get that nobody needs yet.

@@ -53,7 +53,8 @@ type outboxSettings struct {
 	TombstoneOnEmpty  bool              `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
 	Retention         retentionSettings `yaml:"retention" desc:"What run and cdc-relay retention --once do with delivered rows when they are old."`
 
-	Marking markSettings `yaml:"mark" desc:"Column that run and cdc-relay mark --once set on delivered rows, for whoever reads it."`
+	Marking markSettings    `yaml:"mark" desc:"Column that run and cdc-relay mark --once set on delivered rows, for whoever reads it."`
+	Rejects rejectsSettings `yaml:"rejects" desc:"Columns in which the same job says of a row that it was rejected and is a dead letter."`
 
 	Debezium templatePairs `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any of them records equal Debezium's byte for byte, and only keys that Debezium's options do not decide may be set beside them."`
 }
@@ -69,8 +70,11 @@ type retentionSettings struct {
 }
 
 type exportSettings struct {
-	To    string   `yaml:"to" desc:"Directory of this machine that exists. The files are TABLE/YEAR/MONTH/DAY/HOUR-PART.ndjson.zst below it."`
-	Slice duration `yaml:"slice" default:"1h" desc:"Whose rows are written together, by the column of by: whole hours that divide a day. Rows go when all of their slice are old enough."`
+	To        string   `yaml:"to" desc:"Directory of this machine that exists, or s3://BUCKET/PREFIX. The files are TABLE/YEAR/MONTH/DAY/HOUR-PART.ndjson.zst below it. Credentials for a bucket come from AWS's usual chain."`
+	Region    string   `yaml:"region" desc:"With a bucket: its AWS region. Empty: the environment's."`
+	Endpoint  string   `yaml:"endpoint" desc:"With a bucket: URL of another store that has the protocol of S3, for example http://minio:9000. Empty: AWS."`
+	PathStyle bool     `yaml:"path_style" default:"false" desc:"With a bucket: have its name in the path and not in the host's name, as most other stores need it."`
+	Slice     duration `yaml:"slice" default:"1h" desc:"Whose rows are written together, by the column of by: whole hours that divide a day. Rows go when all of their slice are old enough."`
 }
 
 type markSettings struct {
@@ -78,6 +82,11 @@ type markSettings struct {
 	Value     string   `yaml:"value" desc:"Value of the column for a delivered row. Empty: now for a timestamp, true for a boolean. Required for a status, for example sent."`
 	Interval  duration `yaml:"interval" default:"1s" desc:"With maintenance.in_run: how often run looks for rows to mark."`
 	BatchRows int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction, 1 to 10000."`
+}
+
+type rejectsSettings struct {
+	Error    string `yaml:"error" desc:"With mark.column and relay.on_reject: dead_letter: text column that gets the reason and the place of a row's dead letter while it waits, and nothing of the row. Empty: rows do not show it."`
+	Attempts string `yaml:"attempts" desc:"With error: column of whole numbers that is raised by one for each dead letter."`
 }
 
 type maintenanceSettings struct {

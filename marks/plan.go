@@ -3,18 +3,21 @@ package marks
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 // Plan is what would be done in one table now, and what stands in the way.
 type Plan struct {
-	Table    string `json:"table"`
-	Column   string `json:"column"`
-	Set      string `json:"set"`
-	Unmarked string `json:"unmarked"`
+	Table    string   `json:"table"`
+	Column   string   `json:"column"`
+	Set      string   `json:"set"`
+	Unmarked string   `json:"unmarked"`
+	Rejects  []string `json:"rejects,omitempty"`
 
 	upkeep.Plan
 }
@@ -26,22 +29,41 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 		return nil, nil, err
 	}
 	plan := f.plan()
-	if f.Survey != nil && f.Survey.MaySelect && f.setting.unmarked != "" {
-		age := "NULL::pg_catalog.timestamptz"
-		if name := f.age(); name != "" {
-			age = wal.QuoteIdentifier(name)
-		}
-		due, err := s.Surveyor.Due(ctx, p.Table, age, f.setting.unmarked)
-		if err != nil {
-			return nil, nil, err
-		}
-		plan.Counted(due)
+	if err := s.count(ctx, f, plan); err != nil {
+		return nil, nil, err
 	}
 	if err := s.Prove(ctx, &p.Target, &f.Found, &plan.Plan); err != nil {
 		return nil, nil, err
 	}
 	plan.Refused = upkeep.Refusals(f.Refused)
 	return plan, f.Refused, nil
+}
+
+// count adds up the rows of all tables that have some.
+func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
+	all, some := maintenance.Due{Counted: true}, false
+	for i := range f.leaves {
+		l := &f.leaves[i]
+		if !l.survey.MaySelect {
+			continue
+		}
+		age := "NULL::pg_catalog.timestamptz"
+		if name := l.age(); name != "" {
+			age = wal.QuoteIdentifier(name)
+		}
+		due, err := s.Surveyor.Due(ctx, l.policy.Table, age, l.setting.unmarked)
+		if err != nil {
+			return err
+		}
+		some, all.Rows, all.Counted = true, all.Rows+due.Rows, all.Counted && due.Counted
+		if due.Oldest != nil && (all.Oldest == nil || due.Oldest.Before(*all.Oldest)) {
+			all.Oldest = due.Oldest
+		}
+	}
+	if some {
+		plan.Counted(all)
+	}
+	return nil
 }
 
 // Refused are the reasons for which no mark is set. They are what Plan shows, without counting rows.
@@ -53,29 +75,49 @@ func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
 	return f.Refused, err
 }
 
-// plan is what the table itself shows.
+// plan is what the table itself shows. What is true of its partitions is said once.
 func (f *found) plan() *Plan {
 	p := f.policy
-	plan := &Plan{
-		Table: p.Table.String(), Column: p.Column, Set: f.setting.set, Unmarked: f.setting.unmarked, Plan: upkeep.NewPlan(&f.Found),
+	plan := &Plan{Table: p.Table.String(), Column: p.Column, Rejects: p.Rejects(), Plan: upkeep.NewPlan(&f.Found)}
+	var indexed, publications []string
+	unindexed := false
+	if len(f.leaves) > 0 && f.partitioned() {
+		plan.Rows = 0
 	}
-	u := f.updates
-	if u == nil {
+	for i := range f.leaves {
+		l := &f.leaves[i]
+		u := l.updates
+		plan.Set, plan.Unmarked = l.setting.set, l.setting.unmarked
+		plan.Triggers, indexed = append(plan.Triggers, u.Triggers...), append(indexed, u.Indexed...)
+		if len(u.NoIdentity) == 0 {
+			publications = append(publications, u.Publications...)
+		}
+		if l.index == "" && l.survey.Rows <= upkeep.Unindexed && !unindexed {
+			unindexed = true
+			plan.Note("no index leads to rows without a mark: each pass reads the whole table, which is small; for a larger one: %s", l.policy.indexSQL(l.setting, l.survey.Columns))
+		}
+		if f.partitioned() {
+			plan.Rows += max(0, l.survey.Rows)
+		}
+	}
+	if len(f.leaves) == 0 {
 		return plan
 	}
-	plan.Triggers = append(plan.Triggers, u.Triggers...)
-	if f.Index == "" && f.Survey.Rows <= upkeep.Unindexed {
-		plan.Note("no index leads to rows without a mark: each pass reads the whole table, which is small; for a larger one: %s", p.indexSQL(f.setting, f.Survey.Columns))
-	}
-	if len(u.Indexed) > 0 {
-		plan.Note("each mark is an UPDATE that writes all indexes anew, because %s has the column or asks for it: two to three times the WAL of the insert, and a dead row for autovacuum", strings.Join(u.Indexed, ", "))
+	plan.Triggers = distinct(plan.Triggers)
+	if indexed = distinct(indexed); len(indexed) > 0 {
+		plan.Note("each mark is an UPDATE that writes all indexes anew, because %s has the column or asks for it: two to three times the WAL of the insert, and a dead row for autovacuum", strings.Join(indexed, ", "))
 	} else {
 		plan.Note("each mark is an UPDATE: WAL, and a dead row for autovacuum; a fillfactor of 50 to 70 keeps it within its page")
 	}
-	if len(u.Publications) > 0 && len(u.NoIdentity) == 0 {
-		plan.Note("publication %s sends updates: its readers get one for each mark", strings.Join(u.Publications, ", "))
+	if publications = distinct(publications); len(publications) > 0 {
+		plan.Note("publication %s sends updates: its readers get one for each mark", strings.Join(publications, ", "))
 	}
 	return plan
+}
+
+func distinct(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Lines is the plan for people, one fact a line.
@@ -85,6 +127,9 @@ func (p *Plan) Lines() []string {
 		lines.Add("set", "%s, where %s", p.Set, p.Unmarked)
 	}
 	lines.Due("unmarked", &p.Plan)
+	if len(p.Rejects) > 0 {
+		lines.Add("rejects", "dead letters are shown in %s", strings.Join(p.Rejects, ", "))
+	}
 	lines.Ways(&p.Plan)
 	if len(p.Triggers) > 0 {
 		lines.Add("triggers", "%s", strings.Join(p.Triggers, ", "))

@@ -22,6 +22,16 @@ type Policy struct {
 	Value     string // Now, or a literal; empty: what the column's type suggests
 	Every     time.Duration
 	BatchRows int
+
+	Error    string // column that says why a row was rejected; empty: none does
+	Attempts string // with Error: column that counts how often; empty: none does
+}
+
+// of is the policy for one of the table's partitions.
+func (p *Policy) of(leaf wal.Table) *Policy {
+	one := *p
+	one.Table = leaf
+	return &one
 }
 
 // setting is how a column is set, and which rows it is not set in.

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/upkeep"
+	"github.com/cdc-relay/cdc-relay/upkeep/records"
 	"github.com/rs/zerolog"
 )
 
@@ -26,10 +29,19 @@ func Open(ctx context.Context, cfg upkeep.Config, log zerolog.Logger) (*Service,
 // found is what was found out about one table.
 type found struct {
 	upkeep.Found
-	policy  *Policy
+	policy *Policy
+	leaves []leaf // that have the rows: the table itself, or its partitions
+}
+
+// leaf is a table with rows.
+type leaf struct {
+	policy  *Policy // for this table
+	survey  *maintenance.Survey
 	updates *maintenance.Updates
 	setting setting
-	order   string // of the index, as SQL
+	index   string                       // that leads to rows without a mark; empty: none
+	order   string                       // of the index, as SQL
+	rejects *maintenance.RejectedColumns // nil: rejected rows are not told from others
 }
 
 // inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
@@ -47,41 +59,71 @@ func (s *Service) survey(ctx context.Context, f *found) (err error) {
 	if err := p.Unfit(f.Survey); err != nil {
 		return err
 	}
-	if f.Survey.Kind == "p" {
-		return p.Refuse(fault.ReasonConfiguration, "mark the rows of ordinary tables", "it is partitioned, and an update of each row would cost more than the partitions save")
-	}
-	if f.setting, err = p.setting(f.Survey.Columns); err != nil {
-		return err
-	}
-	if f.updates, err = s.Surveyor.Updates(ctx, f.Survey.OID, p.Column); err != nil {
-		return err
-	}
-	if !f.Survey.MaySelect {
-		f.Refused = p.refusals(f.Survey, f.updates, f.setting, "unknown")
-		return nil
-	}
-	for _, index := range f.updates.Indexes {
-		for _, column := range index.Columns {
-			work := maintenance.Work{Table: p.Table, Where: f.setting.unmarked, Order: column, Limit: 1}
-			name, err := s.Surveyor.Index(ctx, work, f.Survey.OID)
-			if err != nil {
-				return err
-			}
-			if f.Index == "" && name == index.Name {
-				f.Index, f.order = name, column
-			}
+	if f.Survey.MaySelect {
+		if f.Identity, err = s.Identity(ctx, p.Index); err != nil {
+			return err
 		}
 	}
-	if f.Identity, err = s.Identity(ctx, p.Index); err != nil {
+	if f.Survey.Kind != "p" {
+		return s.surveyLeaf(ctx, f, p, f.Survey)
+	}
+	f.Refused = append(f.Refused, p.Unsent(f.Survey)...)
+	leaves, err := s.Surveyor.Leaves(ctx, f.Survey.OID)
+	if err != nil {
 		return err
 	}
-	f.Refused = p.refusals(f.Survey, f.updates, f.setting, f.Index)
+	for _, l := range leaves {
+		survey, err := s.Survey(ctx, l.Table, nil)
+		if err != nil {
+			return err
+		}
+		if err := s.surveyLeaf(ctx, f, p.of(l.Table), survey); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-func (f *found) work(limits *upkeep.Limits) maintenance.Work {
+// surveyLeaf looks at one table that has rows.
+func (s *Service) surveyLeaf(ctx context.Context, f *found, p *Policy, survey *maintenance.Survey) (err error) {
+	l := leaf{policy: p, survey: survey}
+	// A row gets the default of the table that it is inserted into.
+	if l.setting, err = p.setting(f.Survey.Columns); err != nil {
+		return err
+	}
+	if l.updates, err = s.Surveyor.Updates(ctx, survey.OID, p.Column); err != nil {
+		return err
+	}
+	if !survey.MaySelect {
+		f.Refused, f.leaves = append(f.Refused, p.refusals(survey, l.updates, l.setting, "unknown")...), append(f.leaves, l)
+		return nil
+	}
+	for _, index := range l.updates.Indexes {
+		for _, column := range index.Columns {
+			work := maintenance.Work{Table: p.Table, Where: l.setting.unmarked, Order: column, Limit: 1}
+			name, err := s.Surveyor.Index(ctx, work, survey.OID)
+			if err != nil {
+				return err
+			}
+			if l.index == "" && name == index.Name {
+				l.index, l.order = name, column
+			}
+		}
+	}
+	if f.Survey == survey {
+		f.Index = l.index
+	}
+	f.Refused = append(f.Refused, p.refusals(survey, l.updates, l.setting, l.index)...)
+	l.rejects, err = s.rejects(ctx, f, &l)
+	f.leaves = append(f.leaves, l)
+	return err
+}
+
+func (f *found) partitioned() bool { return f.Survey.Kind == "p" }
+
+func (f *found) work(l *leaf, limits *upkeep.Limits) maintenance.Work {
 	return maintenance.Work{
-		Table: f.policy.Table, ID: f.Identity.SQL(), Where: f.setting.unmarked, Order: f.order, Set: f.setting.set,
+		Table: l.policy.Table, ID: f.Identity.SQL(), Where: l.setting.unmarked, Order: l.order, Set: l.setting.set,
 		Limit: limits.Named(), Lock: maintenance.MarkLockClass,
 	}
 }
@@ -92,14 +134,34 @@ func (s *Service) limits(p *Policy) *upkeep.Limits {
 	return &l
 }
 
-// table is one that is being marked: its connection, and the proof of its rows.
+// table is one that is being marked.
 type table struct {
-	session *maintenance.Session
+	limits *upkeep.Limits
+	found  *found
+	since  time.Time
+	parts  []*part
+}
+
+// part is one table with rows: its connection, and the proof of its rows.
+type part struct {
+	*leaf
+	session *maintenance.Session // nil: not open
 	prover  *proof.Prover
-	limits  *upkeep.Limits
-	age     string // the column that says when a row was written; empty: none does
-	found   *found
-	since   time.Time
+	records *records.Table
+	said    map[deadletter.Location]bool // letters whose rows were looked at
+}
+
+func (p *part) close() {
+	if p.session != nil {
+		p.session.Close()
+		p.session = nil
+	}
+}
+
+func (t *table) close() {
+	for _, p := range t.parts {
+		p.close()
+	}
 }
 
 func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
@@ -110,21 +172,21 @@ func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
 	if len(f.Refused) > 0 {
 		return nil, errors.Join(f.Refused...)
 	}
-	t := &table{limits: s.limits(p), found: f, age: f.age(), since: time.Now()}
-	if t.session, err = s.Session(ctx, f.work(t.limits), f.Survey.OID); err != nil {
+	t := &table{limits: s.limits(p), found: f, since: time.Now()}
+	prover := s.Prover(p.Table, f.Survey.OID, f.Identity)
+	if err := prover.Ready(ctx, s.Surveyor); err != nil { // also where there is no row to mark
 		return nil, err
 	}
-	t.prover = s.Prover(p.Table, f.Survey.OID, f.Identity)
-	if err := t.prover.Ready(ctx, t.session); err != nil { // also where there is no row to mark
-		t.session.Close()
-		return nil, err
+	for i := range f.leaves {
+		t.parts = append(t.parts, &part{leaf: &f.leaves[i], prover: prover, records: s.Records(p.Table, f.Survey.OID, f.Identity), said: make(map[deadletter.Location]bool)})
 	}
 	return t, nil
 }
 
-func (f *found) age() string {
-	name := written(f.Survey.Columns, f.policy.Column)
-	for _, c := range f.Survey.Columns {
+// age is the column that says when a row was written; empty: none does.
+func (l *leaf) age() string {
+	name := written(l.survey.Columns, l.policy.Column)
+	for _, c := range l.survey.Columns {
 		if c.Name == name && kind(c) == instant {
 			return name
 		}
@@ -133,11 +195,53 @@ func (f *found) age() string {
 }
 
 // pass marks what is delivered by now and has no mark.
-func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (upkeep.Done, error) {
-	done, err := upkeep.NewJob(&guarded{t.session, s, t.found}, t.limits, false).Run(ctx, t.prover, tell)
-	if err == nil && t.age != "" && done.Rows+done.Held+done.Passed > 0 { // that it is not known is no failure
-		i := slices.IndexFunc(t.found.Survey.Columns, func(c maintenance.Column) bool { return c.Name == t.age })
-		done.Oldest, _ = s.Surveyor.Oldest(ctx, t.found.policy.Table, upkeep.Now(t.found.Survey.Columns[i]), wal.QuoteIdentifier(t.age), t.found.setting.unmarked, t.found.Index != "")
+func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	for _, p := range t.parts {
+		before := done
+		did, err := s.due(ctx, t, p, func(d upkeep.Done) { tell(before.With(d)) })
+		if done = before.With(did); err != nil {
+			if t.found.partitioned() && gone(err) {
+				t.since = time.Time{} // it was removed just now: look at the table again
+				continue
+			}
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// gone reports whether a partition does not exist any more.
+func gone(err error) bool {
+	return postgres.SQLState(err) == "42P01" || postgres.Reason(err) == fault.ReasonTableMissing
+}
+
+// due marks in one table with rows, and opens no connection to a partition in which nothing is due.
+func (s *Service) due(ctx context.Context, t *table, p *part, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	if t.found.partitioned() {
+		due, err := s.Surveyor.Exists(ctx, p.policy.Table, p.setting.unmarked)
+		if err != nil || !due {
+			return done, err
+		}
+	}
+	return s.part(ctx, t, p, tell)
+}
+
+func (s *Service) part(ctx context.Context, t *table, p *part, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	if p.session == nil {
+		if p.session, err = s.Session(ctx, t.found.work(p.leaf, t.limits), p.survey.OID); err != nil {
+			return done, err
+		}
+	}
+	if t.found.partitioned() {
+		defer p.close() // a connection for each partition would be too many
+	}
+	done, err = upkeep.NewJob(&guarded{p.session, s, t.found, p.leaf}, t.limits, false).Run(ctx, p.prover, tell)
+	if err == nil {
+		done.Rejected, err = s.reject(ctx, t, p)
+	}
+	if age := p.age(); err == nil && age != "" && done.Rows+done.Held+done.Passed > 0 { // that it is not known is no failure
+		i := slices.IndexFunc(p.survey.Columns, func(c maintenance.Column) bool { return c.Name == age })
+		done.Oldest, _ = s.Surveyor.Oldest(ctx, p.policy.Table, upkeep.Now(p.survey.Columns[i]), wal.QuoteIdentifier(age), p.setting.unmarked, p.index != "")
 	}
 	return done, err
 }
@@ -148,7 +252,7 @@ func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (
 	if err != nil {
 		return upkeep.Done{}, err
 	}
-	defer t.session.Close()
+	defer t.close()
 	return s.pass(ctx, t, tell)
 }
 
@@ -159,15 +263,21 @@ type guarded struct {
 	*maintenance.Session
 	service *Service
 	found   *found
+	leaf    *leaf
 }
 
 func (g *guarded) Act(ctx context.Context, rows []proof.Row) (int, error) {
-	f := g.found
-	survey, err := g.service.Survey(ctx, f.policy.Table, nil)
+	l := g.leaf
+	if g.found.partitioned() { // the publication has the root
+		if err := g.service.Sent(ctx, &g.found.policy.Target, g.found.Survey.OID); err != nil {
+			return 0, err
+		}
+	}
+	survey, err := g.service.Survey(ctx, l.policy.Table, nil)
 	if err != nil {
 		return 0, err
 	}
-	if refused := f.policy.refusals(survey, f.updates, f.setting, f.Index); len(refused) > 0 {
+	if refused := l.policy.refusals(survey, l.updates, l.setting, l.index); len(refused) > 0 {
 		return 0, errors.Join(refused...)
 	}
 	return g.Session.Act(ctx, rows)
@@ -201,7 +311,7 @@ func (w *worker) Once(ctx context.Context, _ int, tell func(upkeep.Done)) (done 
 
 func (w *worker) forget() {
 	if w.table != nil {
-		w.table.session.Close()
+		w.table.close()
 		w.table = nil
 	}
 }

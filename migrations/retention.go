@@ -16,7 +16,8 @@ type Housekeeping struct {
 // Marked is a table whose delivered rows get a mark.
 type Marked struct {
 	Table  Name
-	Column string // that is set
+	Column string   // that is set
+	Others []string // that are set on rejected rows
 }
 
 // Marks is the least that a role needs to set marks. It adds to the right to connect, and takes
@@ -38,6 +39,12 @@ func Marks(login Login, tables []Marked) (Part, error) {
 		g.grant("USAGE", "SCHEMA "+schema)
 		g.grant("SELECT", "TABLE "+table)
 		g.grant("UPDATE ("+column+")", "TABLE "+table)
+		for _, other := range t.Others {
+			if column, err = quote(other); err != nil {
+				return Part{}, fmt.Errorf("column: %w", err)
+			}
+			g.grant("UPDATE ("+column+")", "TABLE "+table)
+		}
 	}
 	return Part{Name: "mark", Up: strings.Join(g.up, "\n"), Down: strings.Join(g.down, "\n")}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -47,7 +46,7 @@ func (e *exporter) write(ctx context.Context, session *maintenance.Session, rows
 		header := &export.Header{
 			Table: f.policy.Table.String(), Slice: begin.Format(time.RFC3339), Columns: columns, Slots: e.slots, Position: position.String(),
 		}
-		_, size, err := f.folder.Write(export.Slice{Table: header.Table, Begin: begin}, header, func(row func([]export.Value) error) error {
+		_, size, err := f.store.Write(ctx, export.Slice{Table: header.Table, Begin: begin}, header, func(row func([]export.Value) error) error {
 			there, err := session.Contents(ctx, s.Rows, names, func(values []*string) error { return row(exported(columns, values)) })
 			written = append(written, there...)
 			return err
@@ -81,5 +80,36 @@ func exportFailed(p *Policy, err error) error {
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
-	return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonExportFailed, Op: "export rows of", Subject: "table " + p.Table.String(), Err: fmt.Errorf("%w", err), Hint: "no row was deleted for which there is no file; it is tried again"}
+	e := &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonExportFailed, Op: "export rows of", Subject: "table " + p.Table.String(), Err: err, Hint: "no row was deleted for which there is no file; it is tried again"}
+	if refused, ok := errors.AsType[*export.Refusal](err); ok {
+		if refused.Key != "" {
+			return p.Mistake("export."+refused.Key, refused.Hint, "%w", err)
+		}
+		e.Kind, e.Hint = fault.KindRefused, refused.Hint
+	}
+	return e
+}
+
+// store opens where files go. What was opened for a table serves again: a bucket's credentials and
+// connections last.
+func (s *Service) store(ctx context.Context, p *Policy) (export.Store, error) {
+	if p.Export.Bucket == "" {
+		folder, err := export.OpenFolder(p.Export.Folder)
+		if err != nil {
+			return nil, p.Mistake("export.to", "name a directory that exists", "%v", err)
+		}
+		return folder, nil
+	}
+	if opened, ok := s.buckets[p.Path]; ok {
+		return opened, nil
+	}
+	bucket, err := export.OpenBucket(ctx, p.Export.Place)
+	if err != nil {
+		return nil, exportFailed(p, err)
+	}
+	if s.buckets == nil {
+		s.buckets = make(map[string]*export.Bucket)
+	}
+	s.buckets[p.Path] = bucket
+	return bucket, nil
 }

@@ -41,7 +41,7 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 			return nil, nil, err
 		}
 	}
-	if err := s.Prove(ctx, &p.Target, &f.Found, &plan.Plan); err != nil {
+	if err := s.prove(ctx, f, &plan.Plan); err != nil {
 		return nil, nil, err
 	}
 	plan.Refused = upkeep.Refusals(f.Refused)
@@ -53,9 +53,19 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
 	f, err := s.inspect(ctx, p)
 	if err == nil {
-		err = s.Prove(ctx, &p.Target, &f.Found, new(upkeep.Plan))
+		err = s.prove(ctx, f, new(upkeep.Plan))
 	}
 	return f.Refused, err
+}
+
+// prove finds out what forbids the removal of rows beside the table itself.
+func (s *Service) prove(ctx context.Context, f *found, plan *upkeep.Plan) error {
+	if f.store != nil {
+		if err := f.store.Probe(ctx); err != nil {
+			f.Refused = append(f.Refused, exportFailed(f.policy, err))
+		}
+	}
+	return s.Prove(ctx, &f.policy.Target, &f.Found, plan)
 }
 
 // count adds up the rows of all tables that have some.
@@ -80,7 +90,7 @@ func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
 func (f *found) plan() *Plan {
 	p := f.policy
 	plan := &Plan{
-		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, CreateAhead: p.Ahead, Export: p.Export,
+		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, CreateAhead: p.Ahead, Export: p.Export.To,
 		ForeignKeys: []string{}, Plan: upkeep.NewPlan(&f.Found),
 	}
 	if p.Then == Archive {

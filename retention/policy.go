@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/retention/export"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
@@ -41,9 +42,16 @@ type Policy struct {
 	Where   string // SQL condition beside the age; may be empty
 	Then    Then
 	Archive wal.Table // with Then Archive
-	Export  string    // with Then Export: a directory
-	Slice   time.Duration
-	Ahead   int // partitions to be made before they are needed, where whole ones go
+	Export  Files     // with Then Export
+	Ahead   int       // partitions to be made before they are needed, where whole ones go
+}
+
+// Files is where and how rows are written before they are deleted.
+type Files struct {
+	To     string // as the configuration has it
+	Folder string // a directory; empty: it is a bucket
+	export.Place
+	Slice time.Duration
 }
 
 // of is the policy for one of the table's partitions.
@@ -84,7 +92,7 @@ func (p *Policy) slice(by maintenance.Column, at string) string {
 	if strings.HasSuffix(by.Type, "without time zone") {
 		origin = "timestamp without time zone '2000-01-01 00:00:00'"
 	}
-	return fmt.Sprintf("pg_catalog.date_bin(interval '%d seconds', %s, %s)", int64(p.Slice/time.Second), at, origin)
+	return fmt.Sprintf("pg_catalog.date_bin(interval '%d seconds', %s, %s)", int64(p.Export.Slice/time.Second), at, origin)
 }
 
 // Age is the age as a configuration has it.

@@ -17,12 +17,15 @@ import (
 )
 
 // Service plans and does retention. One goroutine uses it.
-type Service struct{ *upkeep.Service }
+type Service struct {
+	*upkeep.Service
+	buckets map[string]*export.Bucket // by the path of a table's settings
+}
 
 // Open connects to PostgreSQL and begins to read the topics. The service is to be closed.
 func Open(ctx context.Context, cfg upkeep.Config, log zerolog.Logger) (*Service, error) {
 	s, err := upkeep.Open(ctx, cfg, log)
-	return &Service{s}, err
+	return &Service{Service: s}, err
 }
 
 // found is what was found out about one table.
@@ -34,7 +37,7 @@ type found struct {
 	leaves     []leaf                   // that have the rows: the table itself, or its partitions
 	partitions *maintenance.Partitioned // nil: the table has none
 	unmakeable bool                     // partitions of it cannot be made
-	folder     *export.Folder           // nil: rows are not exported
+	store      export.Store             // nil: rows are not exported
 }
 
 // leaf is a table with rows.
@@ -63,8 +66,8 @@ func (s *Service) survey(ctx context.Context, f *found) (err error) {
 		return err
 	}
 	if p.Then == Export {
-		if f.folder, err = export.OpenFolder(p.Export); err != nil {
-			return p.Mistake("export.to", "name a directory that exists", "%v", err)
+		if f.store, err = s.store(ctx, p); err != nil {
+			return err
 		}
 	}
 	if f.Survey.Kind == "p" || p.Then.Partitions() {

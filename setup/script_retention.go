@@ -45,7 +45,7 @@ func (o Script) marks(cfg *config.Config) ([]migrations.File, error) {
 	}
 	var tables []migrations.Marked
 	for _, p := range policies {
-		tables = append(tables, migrations.Marked{Table: migrations.Name{Schema: p.Table.Schema, Table: p.Table.Name}, Column: p.Column})
+		tables = append(tables, migrations.Marked{Table: migrations.Name{Schema: p.Table.Schema, Table: p.Table.Name}, Column: p.Column, Others: p.Rejects()})
 	}
 	return o.upkeep(cfg, ForMark, func(login migrations.Login) (migrations.Part, error) { return migrations.Marks(login, tables) })
 }

@@ -97,8 +97,8 @@ var arrows = map[string][]string{
 	"tail":               {"replication/wal", "router/record"},
 	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
 	"config/document":    {},
-	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
-	"marks":              {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "wording"},
+	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
+	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
 	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "sink", "upkeep/records", "wording"},
 	"upkeep/records":     {"advice", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
@@ -123,10 +123,11 @@ var arrows = map[string][]string{
 
 	"deploy/release/ociarchive": {},
 
-	"sandbox":        {},
-	"sandbox/ledger": {},
-	"demo/record":    {},
-	"demo":           {"admin", "advice", "audit", "check", "config", "explain", "frame", "metrics", "migrations", "postgres", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger", "ways"},
+	"sandbox":         {},
+	"sandbox/ledger":  {},
+	"sandbox/objects": {},
+	"demo/record":     {},
+	"demo":            {"admin", "advice", "audit", "check", "config", "explain", "frame", "metrics", "migrations", "postgres", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger", "ways"},
 }
 
 // owners are the only packages that may import what starts with the given path.
@@ -140,7 +141,7 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra":                     {"cmd/cdc-relay"},
 	"github.com/ory/dockertest":                  {"sandbox"},
 	"github.com/fergusstrange/embedded-postgres": {"sandbox"},
-	"net/http": {"admin", "metrics", "cmd/cdc-relay", "demo", "sandbox", "sink/auth"}, // auth asks a token endpoint
+	"net/http": {"admin", "metrics", "cmd/cdc-relay", "demo", "retention/export", "sandbox", "sandbox/objects", "sink/auth"}, // auth asks a token endpoint, an export watches the connections of the client for S3
 }
 
 // never are packages that nothing of the binary may import: with html/template reachable the

@@ -21,6 +21,9 @@ func (i Identity) SQL() string {
 	return wal.QuoteIdentifier(i.column)
 }
 
+// Column is the one of the event id; empty where a dead letter does not show it.
+func (i Identity) Column() string { return i.column }
+
 // Known reports whether a dead letter names its row.
 func (i Identity) Known() bool { return i.column != "" }
 

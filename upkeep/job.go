@@ -25,15 +25,17 @@ type Done struct {
 	Passed int // updated, deleted or locked by somebody else meanwhile
 	Passes int
 	Bytes  int64 // of files that were written
-	Took   time.Duration
-	Parts  *Partitions // nil: no whole ones go
-	Oldest *float64    // age in seconds of the oldest row that the job is about; nil: none, or not known
+
+	Rejected int // that got to say that they were rejected
+	Took     time.Duration
+	Parts    *Partitions // nil: no whole ones go
+	Oldest   *float64    // age in seconds of the oldest row that the job is about; nil: none, or not known
 }
 
 // With is what was done here and then there.
 func (d Done) With(o Done) Done {
 	d.Rows, d.Held, d.Passed, d.Passes, d.Took = d.Rows+o.Rows, d.Held+o.Held, d.Passed+o.Passed, d.Passes+o.Passes, d.Took+o.Took
-	d.Bytes += o.Bytes
+	d.Bytes, d.Rejected = d.Bytes+o.Bytes, d.Rejected+o.Rejected
 	if d.Oldest == nil || o.Oldest != nil && *o.Oldest > *d.Oldest {
 		d.Oldest = o.Oldest
 	}

@@ -128,6 +128,7 @@ var byReason = map[string]func(*Facts) []Way{
 	),
 	"export_failed": one(
 		Way{Title: "Make room in the directory of outbox[].retention.export.to, or give the right to write there; the next pass writes the rows again", Shell: "cdc-relay retention"},
+		Way{Title: "See what a bucket lacks", Shell: "cdc-relay check"},
 	),
 	"records_differ": one(
 		Way{Title: "See what the mapping makes of a row, and correct it", Shell: "cdc-relay explain"},

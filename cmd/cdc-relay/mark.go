@@ -14,7 +14,8 @@ func (a *app) markCommand() *cobra.Command {
 		Use:   "mark",
 		Short: "Set published_at and the like on rows that are delivered; prints the plan without --once",
 		Long: `mark acts on the tables that have outbox[].mark.column. A row gets its mark once the relay has
-confirmed every slot past it and no dead letter of it waits; a mark is never taken back.
+confirmed every slot past it and no dead letter of it waits; a mark is never taken back. With
+outbox[].rejects the rows of dead letters that wait get to show them.
 Without --once it prints how many rows have none and what stands in the way, and changes
 nothing. Run it while the relay runs, as further rows become markable only then, and as
 often as you like: one process at a time works on a table.

@@ -203,3 +203,51 @@ func TestMark_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 	}
 	invoke(t, k.env, "mark", "--once", "--table", "public.other").want(t, exitUsage, "", "the configuration has no mark for public.other")
 }
+
+// The rows of dead letters show why, once for each letter; a letter that is done with leaves its row
+// to the mark.
+func TestMark_ShowsTheDeadLetterInItsRow(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"15", "18"} {
+		t.Run("postgres"+version, func(t *testing.T) {
+			t.Parallel()
+			k := newKeeper(t, keeping["detect_moved_slot"])
+			k.db = harness.Postgres(t, version)
+			k.env = append(k.env, "CDC_RELAY_POSTGRES_URL="+k.db.URL, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+k.topic+"-letters")
+			k.marks(t, "column: published_at}, rejects: {error: last_error, attempts: retry_count", "")
+			k.db.Exec(t, "ALTER TABLE outbox ADD IF NOT EXISTS last_error text, ADD IF NOT EXISTS retry_count int")
+			_, stop := k.streams(t)
+			defer stop()
+			reject := func() {
+				k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('no topic!', gen_random_uuid(), 'x', '{}')`)
+			}
+			shows := func(want string) {
+				t.Helper()
+				if got := queryText(t, k.db, "SELECT coalesce(string_agg(concat_ws(' ', coalesce(retry_count, 0), regexp_replace(last_error, '[0-9]+/[0-9]+', 'n/n'), CASE WHEN published_at IS NULL THEN 'unmarked' END), '; '), '') FROM outbox WHERE aggregate_type = 'no topic!'"); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+			}
+			k.insert(t, 3)
+			reject()
+			k.insert(t, 2)
+			k.arrived(t, 5)
+			invoke(t, k.env, "mark").want(t, exitOK, "rejects    dead letters are shown in last_error, retry_count\n", "")
+			shows("0 unmarked")
+			invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 5 rows; 1 held back by dead letters; 1 show their dead letter now\n", "")
+			shows("1 route, dead letter n/n unmarked")
+			invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 0 rows; 1 held back by dead letters\n", "")
+			shows("1 route, dead letter n/n unmarked")
+			if n := queryText(t, k.db, "SELECT count(*)::text FROM outbox WHERE last_error IS NOT NULL"); n != "1" {
+				t.Errorf("%s rows show a dead letter", n)
+			}
+			invoke(t, k.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "", "")
+			invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 1 row\n", "")
+			shows("1 route, dead letter n/n")
+			if sql := invoke(t, k.env, "sql", "--for", "mark").stdout; !strings.Contains(sql, `UPDATE ("last_error")`) || !strings.Contains(sql, `UPDATE ("retry_count")`) {
+				t.Errorf("the grants lack the columns:\n%s", sql)
+			}
+			k.db.Exec(t, "ALTER TABLE outbox DROP last_error")
+			invoke(t, k.env, "mark", "--once").want(t, exitUsage, "", "outbox[0].rejects.error: table public.outbox has no column \"last_error\"")
+		})
+	}
+}

@@ -71,14 +71,22 @@ func exportedIDs(t *testing.T, folder string) map[string]int {
 // exports is a keeper whose delivered rows go to files.
 func exports(t *testing.T, rows int) (k *keeper, folder string, stop func()) {
 	t.Helper()
-	k, folder = newKeeper(t, keeping["detect_moved_slot"]), t.TempDir()
-	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: export, export: {to: %s, slice: 1h}}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0, batch_rows: 50}\n", folder))
+	folder = t.TempDir()
+	k, stop = exportsTo(t, rows, "{to: "+folder+", slice: 1h}")
+	return k, folder, stop
+}
+
+// exportsTo is a keeper whose delivered rows, of two past hours, go where export says.
+func exportsTo(t *testing.T, rows int, export string) (k *keeper, stop func()) {
+	t.Helper()
+	k = newKeeper(t, keeping["detect_moved_slot"])
+	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: export, export: %s}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0, batch_rows: 50}\n", export))
 	k.setUp(t, "")
 	url, stop := k.streams(t)
 	k.insert(t, rows)
 	k.published(t, url, rows)
 	k.db.Exec(t, `UPDATE outbox SET created_at = date_trunc('hour', now()) - interval '3 hours' + ((payload->>'n')::int % 120) * interval '1 minute'`)
-	return k, folder, stop
+	return k, stop
 }
 
 func TestRetention_ExportsBeforeItDeletes(t *testing.T) {
@@ -108,15 +116,14 @@ func TestRetention_ExportsBeforeItDeletes(t *testing.T) {
 	invoke(t, k.env, "retention", "--once").want(t, exitUsage, "", "name a directory that exists")
 }
 
-// A run may be cut anywhere: whatever is deleted is in a file that is whole.
-func TestExport_EveryDeletedRowIsInAFile(t *testing.T) {
-	t.Parallel()
-	k, folder, stop := exports(t, 3000)
-	defer stop()
+// allInFiles returns a look at whether each deleted row is in a file below a folder. The look
+// returns how many rows are left.
+func (k *keeper) allInFiles(t *testing.T, folder func() string) func() int {
+	t.Helper()
 	all := strings.Fields(queryText(t, k.db, "SELECT string_agg(id::text, ' ') FROM outbox"))
-	whole := func() int {
+	return func() int {
 		t.Helper()
-		got, left := exportedIDs(t, folder), map[string]bool{}
+		got, left := exportedIDs(t, folder()), map[string]bool{}
 		for _, id := range strings.Fields(harness.Query[string](t, k.db, "SELECT coalesce(string_agg(id::text, ' '), '') FROM outbox")) {
 			left[id] = true
 		}
@@ -127,6 +134,14 @@ func TestExport_EveryDeletedRowIsInAFile(t *testing.T) {
 		}
 		return len(left)
 	}
+}
+
+// A run may be cut anywhere: whatever is deleted is in a file that is whole.
+func TestExport_EveryDeletedRowIsInAFile(t *testing.T) {
+	t.Parallel()
+	k, folder, stop := exports(t, 3000)
+	defer stop()
+	whole := k.allInFiles(t, func() string { return folder })
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	invokeWithin(ctx, t, k.env, "retention")

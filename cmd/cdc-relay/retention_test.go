@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -112,6 +113,53 @@ func TestRetention_LostSlotKeepsTheGap(t *testing.T) {
 			t.Errorf("%d rows are left, want 9", n)
 		}
 	})
+}
+
+// A slot that somebody made anew under the same name begins behind rows that nobody has sent.
+func TestRetention_RecreatedSlotKeepsTheGap(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.keepsHouse(t, "delete", "")
+		k.setUp(t, "")
+		k.runs(t, 2)
+		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
+		k.insert(t, 7) // the gap
+		k.age(t, "2h")
+		k.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", k.slot)
+		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason slot_moved)")
+		invoke(t, k.env, "retention").want(t, exitRefused, "(slot_moved)", "")
+		if n := k.rows(t); n != 9 {
+			t.Errorf("%d rows are left, want 9", n)
+		}
+	})
+}
+
+// The server took the WAL away that the slot still needed.
+func TestRetention_KeepsTheRowsOfAnInvalidatedSlot(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"15", "18"} {
+		t.Run("postgres"+version, func(t *testing.T) {
+			t.Parallel()
+			k := newKeeper(t, keeping["detect_moved_slot"])
+			k.db = harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"max_slot_wal_keep_size": "1MB"}})
+			k.env = append(k.env, "CDC_RELAY_POSTGRES_URL="+k.db.URL)
+			k.keepsHouse(t, "delete", "")
+			k.setUp(t, "")
+			k.runs(t, 2)
+			k.insert(t, 3)
+			k.age(t, "2h")
+			k.await(t, "the slot is lost", func() bool {
+				k.db.Exec(t, "SELECT pg_switch_wal()")
+				k.db.Exec(t, "CREATE TABLE IF NOT EXISTS filler AS SELECT 1; INSERT INTO filler SELECT 1")
+				k.db.Exec(t, "CHECKPOINT")
+				return queryText(t, k.db, "SELECT wal_status FROM pg_replication_slots WHERE slot_name = '"+k.slot+"'") == "lost"
+			})
+			invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason slot_lost)")
+			if n := k.rows(t); n != 5 {
+				t.Errorf("%d rows are left, want 5", n)
+			}
+		})
+	}
 }
 
 // Rows that were written while the publication did not have the table are in no stream, and the

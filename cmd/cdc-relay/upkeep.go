@@ -128,6 +128,7 @@ type upkeepReport struct {
 	Removed *int    `json:"partitions_removed,omitempty"`
 	Kept    *int    `json:"partitions_held_back,omitempty"`
 	Bytes   int64   `json:"exported_bytes,omitempty"`
+	Said    int     `json:"rejects_shown,omitempty"`
 	Seconds float64 `json:"seconds"`
 	Reason  string  `json:"reason,omitempty"` // why it ended early
 	Error   string  `json:"error,omitempty"`
@@ -146,7 +147,7 @@ func (r *upkeepRun) teller(table wal.Table) func(upkeep.Done) {
 
 // once shows what was done in a table.
 func (r *upkeepRun) once(ctx context.Context, report upkeepReport, verb string, done upkeep.Done, err error) {
-	report.Bytes = done.Bytes
+	report.Bytes, report.Said = done.Bytes, done.Rejected
 	report.Rows, report.Held, report.Passed, report.Seconds = done.Rows, done.Held, done.Passed, done.Took.Seconds()
 	if err != nil {
 		r.failed(ctx, err)
@@ -174,6 +175,9 @@ func (r *upkeepRun) once(ctx context.Context, report upkeepReport, verb string, 
 	}
 	if done.Held > 0 {
 		line += fmt.Sprintf("; %d held back by dead letters", done.Held)
+	}
+	if done.Rejected > 0 {
+		line += fmt.Sprintf("; %d show their dead letter now", done.Rejected)
 	}
 	if done.Passed > 0 {
 		line += fmt.Sprintf("; %d changed or locked by others, left for another run", done.Passed)

@@ -4,7 +4,10 @@
 package waiting
 
 import (
+	"cmp"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -28,6 +31,8 @@ type Set struct {
 	count  int
 	bytes  int
 	full   bool
+
+	reasons map[string]string // each is kept once
 }
 
 type group struct {
@@ -40,14 +45,15 @@ type letter struct {
 	deadletter.Location
 	row          deadletter.Row
 	table, event string
-	stripped     bool // of its headers, the event id among them
+	reason       string // one of few
+	stripped     bool   // of its headers, the event id among them
 }
 
 func (l *letter) size() int { return len(l.table) + len(l.event) }
 
 // New returns an empty set for letters of the sources that own selects.
 func New(own func(source string) bool) *Set {
-	return &Set{own: own, limit: maxLetters, groups: make(map[group][]letter)}
+	return &Set{own: own, limit: maxLetters, groups: make(map[group][]letter), reasons: make(map[string]string)}
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What is neither
@@ -72,6 +78,7 @@ func (s *Set) Read(m *topics.Message) {
 
 func (s *Set) add(l *deadletter.Letter) {
 	one := letter{Location: l.Location(), row: l.Row, table: l.Table, event: l.EventID()}
+	one.reason = s.known(l.Reason)
 	one.stripped = one.event == "" && slices.Contains(l.Missing, router.PartHeaders)
 	if s.full || s.count >= s.limit || s.bytes+one.size() > maxBytes {
 		s.full = true // whether what is left out now is done with later, nobody will know
@@ -138,4 +145,54 @@ func (s *Set) Of(mine func(table string) bool) Held {
 		}
 	}
 	return held
+}
+
+// Named is the newest letter that waits of a row with an event id.
+type Named struct {
+	Event, Reason string
+	deadletter.Location
+	row deadletter.Row
+}
+
+// Named are the letters of the table with that name (schema.name), one for each event id.
+func (s *Set) Named(table string) map[string]Named {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	named := make(map[string]Named)
+	for _, letters := range s.groups {
+		for _, one := range letters {
+			if one.table != table || one.event == "" {
+				continue
+			}
+			n := Named{one.event, one.reason, one.Location, one.row}
+			if last, ok := named[one.event]; !ok || last.before(n) {
+				named[one.event] = n
+			}
+		}
+	}
+	return named
+}
+
+func (n Named) before(other Named) bool {
+	return cmp.Or(n.row.Compare(other.row), cmp.Compare(n.Partition, other.Partition), cmp.Compare(n.Offset, other.Offset)) < 0
+}
+
+var reasonForm = regexp.MustCompile(`^[a-z_]{1,63}$`)
+
+const (
+	maxReasons    = 100
+	anotherReason = "rejected" // of a letter whose own is no name, or one of too many
+)
+
+// known keeps a reason once, and nothing else of the record that it is of.
+func (s *Set) known(reason string) string {
+	if kept, ok := s.reasons[reason]; ok {
+		return kept
+	}
+	if len(s.reasons) == maxReasons || !reasonForm.MatchString(reason) {
+		return anotherReason
+	}
+	kept := strings.Clone(reason)
+	s.reasons[kept] = kept
+	return kept
 }

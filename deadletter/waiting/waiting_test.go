@@ -112,3 +112,32 @@ func TestSet_IsFullForGood(t *testing.T) {
 		t.Error("not full of bytes")
 	}
 }
+
+// Of a row with several letters the newest counts, and of a letter nothing is kept that may be of its row.
+func TestSet_NamesTheNewestLetterOfARow(t *testing.T) {
+	s := newSet()
+	s.Read(message(own, "public.outbox", "a", 0))
+	s.Read(message(own, "public.outbox", "b", 1))
+	s.Read(message(own, "public.outbox", "a", 7))
+	s.Read(message(own, "public.old", "c", 8))
+	s.Read(message(own, "public.outbox", "", 9))
+	named := s.Named("public.outbox")
+	if len(named) != 2 || named["a"].Offset != 7 || named["b"].Offset != 1 || named["a"].Reason != "encode" {
+		t.Errorf("%+v", named)
+	}
+	s.Read(marker(own, 10, 7))
+	if named := s.Named("public.outbox"); named["a"].Offset != 0 {
+		t.Errorf("%+v", named)
+	}
+	for reason, want := range map[string]string{"unknown_topic": "unknown_topic", "the row has 4111 1111": anotherReason, "": anotherReason, strings.Repeat("a", 64): anotherReason} {
+		if got := s.known(reason); got != want {
+			t.Errorf("%q is kept as %q, want %q", reason, got, want)
+		}
+	}
+	for i := range maxReasons {
+		s.known(strings.Repeat("x", i%60+1) + string(rune('a'+i/60)))
+	}
+	if got := s.known("one_more"); got != anotherReason || len(s.reasons) != maxReasons {
+		t.Errorf("%q, %d reasons are kept", got, len(s.reasons))
+	}
+}

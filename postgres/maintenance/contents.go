@@ -1,8 +1,10 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +26,7 @@ const readTogether = 1000
 // meanwhile are left out.
 func (s *Session) Slices(ctx context.Context, rows []proof.Row, slice string) (all []Slice, err error) {
 	s.q.Ctx = ctx
-	named := make(map[string]proof.Row, len(rows))
+	named, at := make(map[string]proof.Row, len(rows)), make(map[int64]int)
 	for _, r := range rows {
 		named[r.TID.String()] = r
 	}
@@ -40,13 +42,15 @@ func (s *Session) Slices(ctx context.Context, rows []proof.Row, slice string) (a
 			if err != nil {
 				return nil, err
 			}
-			if n := len(all); n == 0 || all[n-1].Begin != begin {
-				all = append(all, Slice{Begin: begin})
+			i, began := at[begin]
+			if !began {
+				i = len(all)
+				at[begin], all = i, append(all, Slice{Begin: begin})
 			}
-			last := &all[len(all)-1]
-			last.Rows = append(last.Rows, named[c[0].Text])
+			all[i].Rows = append(all[i].Rows, named[c[0].Text])
 		}
 	}
+	slices.SortFunc(all, func(a, b Slice) int { return cmp.Compare(a.Begin, b.Begin) })
 	return all, nil
 }
 
@@ -74,9 +78,13 @@ func (s *Session) Contents(ctx context.Context, rows []proof.Row, columns []stri
 	return read, nil
 }
 
+// patient is how long the server may take to send what a statement selects: it waits for whoever
+// takes the rows, who may be sending others on.
+const patient = "10min"
+
 // stream gives one row after the other away, without keeping any.
 func (s *Session) stream(ctx context.Context, sql string, each func(values []*string) error) error {
-	results := s.q.Conn.Exec(ctx, sql)
+	results := s.q.Conn.Exec(ctx, "BEGIN READ ONLY; SET LOCAL statement_timeout = '"+patient+"'; "+sql+"; COMMIT")
 	var failed error
 	for results.NextResult() {
 		reader := results.ResultReader()
@@ -86,6 +94,7 @@ func (s *Session) stream(ctx context.Context, sql string, each func(values []*st
 		_, _ = reader.Close() // Close of all results has the error
 	}
 	if err := results.Close(); err != nil {
+		_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
 		return postgres.Classify("read rows of "+s.subject(), err)
 	}
 	return failed

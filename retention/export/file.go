@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"time"
 	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
@@ -102,6 +101,19 @@ func (e *encoder) end() (Trailer, error) {
 	return t, err
 }
 
+// encode writes a whole file.
+func encode(to io.Writer, header *Header, each func(row func([]Value) error) error) (t Trailer, err error) {
+	e, err := newEncoder(to, header)
+	if err != nil {
+		return t, err
+	}
+	if err := each(func(values []Value) error { return e.row(header.Columns, values) }); err != nil {
+		_ = e.to.Close()
+		return t, err
+	}
+	return e.end()
+}
+
 // read goes through a whole file and returns its last line, if that is what the others add up to.
 func read(from io.Reader) (Trailer, error) {
 	z, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
@@ -133,10 +145,4 @@ func read(from io.Reader) (Trailer, error) {
 		return Trailer{}, fmt.Errorf("it has %d rows, and its last line says %d with another SHA-256", rows-1, t.Rows)
 	}
 	return t, nil
-}
-
-// Slice is the hour, or the hours, whose rows are in one file.
-type Slice struct {
-	Table string
-	Begin time.Time // in UTC
 }

@@ -1,13 +1,12 @@
 package export
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -26,22 +25,22 @@ func OpenFolder(path string) (*Folder, error) {
 	return &Folder{path}, nil
 }
 
-const ending, temporary = ".ndjson.zst", ".tmp"
+const temporary = ".tmp"
 
-// Write stores the rows that each gives, in one file. It has been read back when it returns, and
-// its bytes are on the disk. Rows that the newest file of the slice has already, and no others, are
-// not written again. It returns the path, and the size of what was written.
-func (f *Folder) Write(s Slice, header *Header, each func(row func([]Value) error) error) (path string, size int64, err error) {
-	folder := filepath.Join(f.root, folderName(s.Table), s.Begin.Format("2006/01/02"))
+// Probe implements Store: OpenFolder has looked.
+func (f *Folder) Probe(context.Context) error { return nil }
+
+// Write implements Store. The file's bytes are on the disk, and were read back.
+func (f *Folder) Write(_ context.Context, s Slice, header *Header, each func(row func([]Value) error) error) (path string, size int64, err error) {
+	folder := filepath.Join(f.root, filepath.FromSlash(s.folder()))
 	if err := f.makeFolder(folder); err != nil {
 		return "", 0, err
 	}
-	hour := s.Begin.Format("15")
-	part, err := f.parts(folder, hour)
+	part, err := f.parts(folder, s)
 	if err != nil {
 		return "", 0, err
 	}
-	path = filepath.Join(folder, hour+"-"+strconv.Itoa(part)+ending)
+	path = filepath.Join(folder, s.file(part))
 	made := filepath.Join(folder, "."+filepath.Base(path)+temporary)
 	defer func() { _ = os.Remove(made) }() // it is gone, or it failed
 	trailer, err := f.writeFile(made, header, each)
@@ -49,7 +48,7 @@ func (f *Folder) Write(s Slice, header *Header, each func(row func([]Value) erro
 		return "", 0, err
 	}
 	if part > 0 {
-		before := filepath.Join(folder, hour+"-"+strconv.Itoa(part-1)+ending)
+		before := filepath.Join(folder, s.file(part-1))
 		if there, err := verify(before); err == nil && there == trailer {
 			return before, 0, f.sync(folder) // of a run that came no further
 		}
@@ -74,15 +73,6 @@ func (f *Folder) Write(s Slice, header *Header, each func(row func([]Value) erro
 	return path, info.Size(), nil
 }
 
-// folderName keeps a table's name from leading elsewhere.
-func folderName(table string) string {
-	name := url.PathEscape(table)
-	if strings.Trim(name, ".") == "" {
-		name = strings.ReplaceAll(name, ".", "%2E")
-	}
-	return name
-}
-
 // makeFolder makes a folder and those above it; each of them is on the disk.
 func (f *Folder) makeFolder(folder string) error {
 	if _, err := os.Stat(folder); err == nil || folder == f.root {
@@ -100,20 +90,18 @@ func (f *Folder) makeFolder(folder string) error {
 
 // parts is how many files an hour has. What a run left that did not end is removed: the table's
 // lock lets one write at a time.
-func (f *Folder) parts(folder, hour string) (next int, err error) {
+func (f *Folder) parts(folder string, s Slice) (next int, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return 0, err
 	}
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), temporary); ok && strings.HasPrefix(name, "."+hour+"-") {
+		if name, ok := strings.CutSuffix(e.Name(), temporary); ok && strings.HasPrefix(name, "."+s.hour()+"-") {
 			if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
 				return 0, err
 			}
 		}
-		name, ok := strings.CutSuffix(e.Name(), ending)
-		number, mine := strings.CutPrefix(name, hour+"-")
-		if n, err := strconv.Atoi(number); ok && mine && err == nil {
+		if n, mine := s.part(e.Name()); mine {
 			next = max(next, n+1)
 		}
 	}
@@ -130,15 +118,7 @@ func (f *Folder) writeFile(path string, header *Header, each func(func([]Value) 
 			err = end
 		}
 	}()
-	e, err := newEncoder(file, header)
-	if err != nil {
-		return t, err
-	}
-	if err := each(func(values []Value) error { return e.row(header.Columns, values) }); err != nil {
-		_ = e.to.Close()
-		return t, err
-	}
-	if t, err = e.end(); err != nil {
+	if t, err = encode(file, header, each); err != nil {
 		return t, err
 	}
 	return t, file.Sync()

@@ -29,7 +29,7 @@ func text(s string) Value { return &s }
 func write(t *testing.T, f *Folder, values ...Value) string {
 	t.Helper()
 	header := &Header{Table: "public.outbox", Columns: []Column{{"id", "text"}}}
-	path, _, err := f.Write(slice, header, func(row func([]Value) error) error {
+	path, _, err := f.Write(t.Context(), slice, header, func(row func([]Value) error) error {
 		for _, v := range values {
 			if err := row([]Value{v}); err != nil {
 				return err
@@ -85,7 +85,7 @@ func TestFolder_LeavesNothingThatIsNotWhole(t *testing.T) {
 	t.Parallel()
 	f := folder(t)
 	full := errors.New("no space left on device")
-	_, _, err := f.Write(slice, &Header{Columns: []Column{{"id", "text"}}}, func(row func([]Value) error) error {
+	_, _, err := f.Write(t.Context(), slice, &Header{Columns: []Column{{"id", "text"}}}, func(row func([]Value) error) error {
 		if err := row([]Value{text("a")}); err != nil {
 			return err
 		}

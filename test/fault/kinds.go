@@ -24,6 +24,7 @@ type kind struct {
 	not         string   // where it cannot be had although brokers would allow it
 	relays      int      // how many it needs at least
 	jobs        bool     // the relay works on delivered rows
+	then        string   // with jobs: what becomes of rows, where the fault needs that
 	letters     bool     // rows are rejected and set aside
 	link        bool     // the relays reach their servers over a network device
 	special     bool     // not drawn: only for plans that name it

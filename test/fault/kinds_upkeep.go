@@ -2,15 +2,24 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sandbox/objects"
 )
 
 // upkeepKinds are faults while the relay deletes, exports and marks rows beside its stream. All
@@ -47,6 +56,39 @@ var upkeepKinds = []*kind{
 			_, err := conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
 			return err
 		})
+	}},
+	{name: "export_s3_cut", about: "the store of exported files cuts connections, loses answers, is overloaded and shows wrong checksums", takes: []string{"store"}, jobs: true, then: toBucket, least: sec, most: 4 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		if w.store == nil {
+			d.Detail = "left out: rows go elsewhere"
+			return nil
+		}
+		writes := []objects.Fault{objects.Cut, objects.Lost, objects.None, objects.Broken, objects.Conflict}
+		looks := []objects.Fault{objects.None, objects.WrongSum, objects.NoSum, objects.Broken}
+		w.store.Fail(func(r objects.Request) objects.Fault {
+			switch r.Op {
+			case "PutObject":
+				return writes[(r.N+int(d.N%5))%len(writes)]
+			case "HeadObject":
+				return looks[(r.N+int(d.N%4))%len(looks)]
+			}
+			return objects.None
+		})
+		defer w.store.Fail(nil)
+		d.hold(ctx)
+		return nil
+	}},
+	{name: "export_disk_full", about: "the disk of exported files is full", takes: []string{"disk"}, jobs: true, then: toSmallDisk, least: 2 * sec, most: 5 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		if !w.smallDisk {
+			d.Detail = "left out: this account cannot make a small disk, or rows go elsewhere"
+			return nil
+		}
+		filler := filepath.Join(w.exported(), "filler")
+		defer os.Remove(filler)
+		if err := fill(filler); err != nil {
+			return err
+		}
+		d.hold(ctx)
+		return nil
 	}},
 	{name: "prepared_transactions", about: "rows of transactions that are prepared, and committed or rolled back later", takes: onPostgres, jobs: true, least: sec, most: 4 * sec, run: func(ctx context.Context, w *world, d *Done) error {
 		return w.extra(ctx, d, "BEGIN", func(conn *pgx.Conn, n int) error {
@@ -130,6 +172,64 @@ const upkeepSQL = `ALTER TABLE outbox ALTER created_at SET DEFAULT now() - inter
 	END $$;
 	CREATE TRIGGER gone AFTER DELETE OR UPDATE OF published_at ON outbox FOR EACH ROW EXECUTE FUNCTION note_gone()`
 
+// Where exported rows go.
+const (
+	toFolder    = "export"
+	toBucket    = "export_bucket"
+	toSmallDisk = "export_small_disk"
+)
+
+func (j *Jobs) exports() bool { return strings.HasPrefix(j.Then, "export") }
+
+const bucketName, accessKey = "events", "AKIDEXAMPLE"
+
+// storeEnv is what a relay finds the credentials of the store in.
+var storeEnv = []string{"AWS_ACCESS_KEY_ID=" + accessKey, "AWS_SECRET_ACCESS_KEY=nobody-knows", "AWS_EC2_METADATA_DISABLED=true"}
+
+// prepareExport makes what exported rows go to.
+func (w *world) prepareExport(ctx context.Context) error {
+	if w.plan.Jobs == nil {
+		return nil
+	}
+	if err := os.MkdirAll(w.exported(), 0o755); err != nil {
+		return err
+	}
+	switch w.plan.Jobs.Then {
+	case toBucket:
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		w.store, w.storeURL = objects.New(bucketName, accessKey), "http://"+listener.Addr().String()
+		server := &http.Server{Handler: w.store, ReadHeaderTimeout: sec, ErrorLog: log.New(io.Discard, "", 0)}
+		go func() { _ = server.Serve(listener) }()
+		w.closers = append(w.closers, func() { w.store.Close(); _ = server.Close() })
+	case toSmallDisk:
+		folder := absolute(w.exported())
+		err := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", "size=32m,mode=755", "tmpfs", folder).Run()
+		if w.smallDisk = err == nil; w.smallDisk { // else the action says so
+			w.closers = append(w.closers, func() { _ = exec.Command("umount", folder).Run() })
+		}
+	}
+	return nil
+}
+
+// fill writes until the disk takes nothing more.
+func fill(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for block := make([]byte, 64<<10); ; {
+		if _, err := file.Write(block); errors.Is(err, syscall.ENOSPC) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
 // Jobs are what the relay does with delivered rows.
 type Jobs struct {
 	Then string `json:"then"` // of retention
@@ -137,7 +237,7 @@ type Jobs struct {
 }
 
 func newJobs(seed uint64) *Jobs {
-	return &Jobs{Then: []string{"delete", "export", "none"}[seed%3], Mark: seed%2 == 0 || seed%3 == 2}
+	return &Jobs{Then: []string{"delete", toFolder, "none"}[seed%3], Mark: seed%2 == 0 || seed%3 == 2}
 }
 
 func (w *world) exported() string { return filepath.Join(w.dir, "export") }
@@ -149,8 +249,10 @@ func (w *world) outboxConfig() string {
 		switch j.Then {
 		case "delete":
 			entry += ", retention: {then: delete, keep: 1h}"
-		case "export":
+		case toFolder, toSmallDisk:
 			entry += fmt.Sprintf(", retention: {then: export, keep: 1h, export: {to: %q}}", absolute(w.exported()))
+		case toBucket:
+			entry += fmt.Sprintf(", retention: {then: export, keep: 1h, export: {to: s3://%s/outbox, endpoint: %q, path_style: true}}", bucketName, w.storeURL)
 		}
 		if j.Mark {
 			entry += ", mark: {column: published_at}"

@@ -636,7 +636,13 @@ func (j *judgement) resources() {
 	}
 }
 
-func (h *History) moreFiles() bool { return h.Base.Files > 0 && h.Last.Files > h.Base.Files+15 }
+func (h *History) moreFiles() bool {
+	more := 15
+	if h.Plan.Jobs != nil {
+		more += 20 // the connections of work on rows, which begins a little later than the stream
+	}
+	return h.Base.Files > 0 && h.Last.Files > h.Base.Files+more
+}
 
 func (h *History) moreGoroutines() bool {
 	return h.Base.Goroutines > 0 && h.Last.Goroutines > h.Base.Goroutines+25

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,7 +48,15 @@ func (w *world) readGone(ctx context.Context, h *History) error {
 	}); err != nil {
 		return err
 	}
-	if w.plan.Jobs.Then == "export" {
+	switch {
+	case w.store != nil:
+		h.Exported = map[string]bool{}
+		for key, body := range w.store.Objects() {
+			if err := addExported(h.Exported, bytes.NewReader(body)); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	case w.plan.Jobs.exports():
 		h.Exported, err = readExported(w.exported())
 	}
 	return err
@@ -64,22 +74,29 @@ func readExported(folder string) (ids map[string]bool, err error) {
 			return err
 		}
 		defer file.Close()
-		z, err := zstd.NewReader(file)
-		if err != nil {
+		if err := addExported(ids, file); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+func addExported(ids map[string]bool, file io.Reader) error {
+	z, err := zstd.NewReader(file)
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var row struct{ ID string }
+		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
 			return err
 		}
-		defer z.Close()
-		lines := bufio.NewScanner(z)
-		lines.Buffer(nil, 16<<20)
-		for lines.Scan() {
-			var row struct{ ID string }
-			if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			ids[row.ID] = true
-		}
-		return lines.Err()
-	})
+		ids[row.ID] = true
+	}
+	return lines.Err()
 }
 
 // clockSlack is between the clocks of a record and of a row's removal, which are those of one
@@ -102,7 +119,7 @@ func (j *judgement) upkeep() {
 		}
 		if g.How == "DELETE" {
 			j.Removed++
-			if j.Plan.Jobs.Then == "export" && !j.Exported[g.ID] {
+			if j.Plan.Jobs.exports() && !j.Exported[g.ID] {
 				if unfiled++; unfiled == 1 {
 					j.fail("P14: %s is deleted, and in no file", j.describe(g.ID))
 				}

@@ -99,7 +99,9 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 	for _, k := range dealt {
 		if k.jobs && p.Jobs == nil {
 			p.Jobs = newJobs(seed)
-			p.Partitioned = p.Partitioned && p.Jobs.Then != "none" // no marks in partitions
+			if k.then != "" {
+				p.Jobs.Then = k.then
+			}
 		}
 		p.Relays = max(p.Relays, k.relays)
 		lasts := k.least

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sandbox/objects"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -144,6 +145,10 @@ type world struct {
 	archived []*Delivery // records of topics that were deleted
 	box      letterBox
 
+	store     *objects.Store // of exported files; nil: none
+	storeURL  string
+	smallDisk bool // that exported files are on
+
 	mu       sync.Mutex
 	done     []Done
 	problems []string
@@ -229,6 +234,9 @@ func (w *world) build(ctx context.Context, binary string) error {
 			return err
 		}
 	}
+	if err := w.prepareExport(ctx); err != nil {
+		return err
+	}
 	config := filepath.Join(w.dir, "relay.yaml")
 	if err := os.WriteFile(config, []byte(w.config()), 0o600); err != nil {
 		return err
@@ -243,6 +251,9 @@ func (w *world) build(ctx context.Context, binary string) error {
 	w.samples = startSampler(w)
 	w.closers = append(w.closers, w.samples.end)
 	w.relays = newRelays(binary, w.dir, w.plan.Relays, args)
+	if w.store != nil {
+		w.relays.env = append(w.relays.env, storeEnv...)
+	}
 	return nil
 }
 
@@ -294,11 +305,6 @@ func proxied(address, host string) string {
 // slot of the same publication that nobody reads before the end: the server's own
 // word on what was committed and in which order.
 func (w *world) setup(ctx context.Context, binary, config string) error {
-	if w.plan.Jobs != nil {
-		if err := os.MkdirAll(w.exported(), 0o755); err != nil {
-			return err
-		}
-	}
 	if w.plan.Partitioned {
 		err := w.exec(ctx, w.database, `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregate_type varchar(100) NOT NULL, aggregate_id uuid NOT NULL,
 			event_type varchar(100) NOT NULL, payload jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz) PARTITION BY HASH (id)`)

@@ -272,8 +272,13 @@ func (t *Table) Held(ctx context.Context) (held waiting.Held, full bool, err err
 	return r.waiting.Of(t.mine), r.waiting.Full(), nil
 }
 
+// Named are the letters of the table that were read so far and wait, by event id.
+func (t *Table) Named() map[string]waiting.Named { return t.Reader.waiting.Named(t.name()) }
+
+func (t *Table) name() string { return t.Table.Schema + "." + t.Table.Name }
+
 func (t *Table) mine(name string) bool {
-	if name == t.Table.Schema+"."+t.Table.Name {
+	if name == t.name() {
 		return true
 	}
 	cfg := &t.Reader.settings.Replication
