@@ -144,7 +144,7 @@ func TestCompose_PrometheusWatchesTheRelay(t *testing.T) {
 }
 
 // nothingYet are queries about what a relay that is well has not had.
-var nothingYet = regexp.MustCompile(`cdc_relay_(state_reason|reconnects_total|events_skipped_total|events_rejected_total|produce_retries_total|slot_safe_wal_bytes|retention_[a-z_]+)\b`)
+var nothingYet = regexp.MustCompile(`cdc_relay_(state_reason|reconnects_total|events_skipped_total|events_rejected_total|produce_retries_total|kafka_connect_errors_total|kafka_disconnects_total|slot_safe_wal_bytes|retention_[a-z_]+)\b`)
 
 // Grafana has the dashboard, without a login.
 func TestCompose_GrafanaHasTheDashboard(t *testing.T) {

@@ -65,20 +65,25 @@ func createUnclean(t *testing.T, brokers *harness.Brokers, topic string) {
 	})
 }
 
-// electUnclean asks for the election that the topic's setting allows. Before 3.9 brokers without
-// ZooKeeper hold none by themselves.
+// electUnclean asks for the election that the topic's setting allows, until the second broker
+// leads: before 3.9 brokers without ZooKeeper hold none by themselves, and they refuse
+// one while they do not know yet that the first is dead.
 func electUnclean(t *testing.T, brokers *harness.Brokers, topic string) {
 	t.Helper()
 	var partitions kadm.TopicsSet
 	partitions.Add(topic, 0)
 	admin := brokers.Admin(t)
-	relaytest.Eventually(t, "the topic has a leader", func() (bool, string) {
+	relaytest.Eventually(t, "the second broker leads", func() (bool, string) {
 		results, err := admin.ElectLeaders(t.Context(), kadm.ElectLiveReplica, partitions)
 		if err != nil {
 			return false, err.Error()
 		}
-		err = results[topic][0].Err
-		return err == nil || errors.Is(err, kerr.ElectionNotNeeded), fmt.Sprint(err)
+		topics, err := admin.ListTopics(t.Context(), topic)
+		if err != nil {
+			return false, err.Error()
+		}
+		leader := topics[topic].Partitions[0].Leader
+		return leader == 2, fmt.Sprint("leader ", leader, ", ", results[topic][0].Err)
 	})
 }
 
