@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -181,7 +182,16 @@ func (w *workload) mark(ctx context.Context) error {
 	return err
 }
 
-func (w *workload) url() string { return w.b.pg.URL(w.database) }
+// url is in clear text: the server has a certificate, and a client would take TLS if it may.
+func (w *workload) url() string {
+	address := w.b.pg.URL(w.database)
+	at, err := url.Parse(address)
+	if err != nil {
+		return address // whoever connects says so
+	}
+	at.RawQuery = url.Values{"sslmode": {"disable"}}.Encode()
+	return at.String()
+}
 
 // newName is that of a slot that the run has not had: databases are made anew, and what
 // brokers remember of a slot would be of another one.
