@@ -108,9 +108,4 @@ func BenchmarkAPI(b *testing.B) {
 			b.ReportMetric(float64(size), "bytes")
 		})
 	}
-	packed := 0
-	for _, name := range []string{"index.html", "console.js", "console.css", "icon.svg"} {
-		packed += len(assets()[name].packed)
-	}
-	b.ReportMetric(float64(packed), "page-gzip-bytes")
 }

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	drainRows = 200_000
+	drainRows = 100_000
 	rounds    = 5
 	idleFor   = 30 * time.Second
 )
