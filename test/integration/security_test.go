@@ -289,7 +289,7 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 		t.Helper()
 		for _, path := range []string{
 			"/metrics", "/api/v1/status", "/readyz?verbose", "/livez", "/", "/login", "/assets/console.js", "/api/v1/console", "/api/v1/history", "/api/v1/obstacle",
-			"/api/v1/runbook/record_too_large", "/api/v1/tables", "/api/v1/tables/public.outbox/explain", "/api/v1/check", "/api/v1/configuration", "/api/v1/log", "/api/v1/openapi.json",
+			"/api/v1/runbook/record_too_large", "/api/v1/tables", "/api/v1/history/flows?of=tables", "/api/v1/history/flows?of=topics", "/api/v1/tables/public.outbox/explain", "/api/v1/check", "/api/v1/configuration", "/api/v1/log", "/api/v1/openapi.json",
 			"/dead-letters", "/tail", "/api/v1/dead-letters?state=all", "/api/v1/dead-letters/0/0", "/api/v1/dead-letters/0/0?values=true", "/api/v1/jobs/latest",
 		} {
 			hidden(what+" "+path, get(t, address, path, token))
