@@ -182,6 +182,44 @@ func TestActions_WhoMayWhat(t *testing.T) {
 }
 
 // With the defaults nothing can be changed over HTTP, whatever the method.
+// The record of the newest row has a payload: operators see it, where payloads may be shown, and the log says so.
+func TestExplain_ShowsARecordToOperatorsAlone(t *testing.T) {
+	const path = "/api/v1/tables/public.outbox/explain"
+	for name, tt := range map[string]struct {
+		token, query, reason string
+		payloads             bool
+		code                 int
+	}{
+		"an operator":              {"open", "?values=true", "", true, 200},
+		"an operator, not asked":   {"open", "", "", true, 200},
+		"a viewer":                 {"sesame", "?values=true", "operator_needed", true, 403},
+		"a viewer, not asked":      {"sesame", "?values=false", "", true, 200},
+		"where payloads are off":   {"open", "?values=true", "payloads_off", false, 403},
+		"something else is asked":  {"open", "?values=yes", "unknown_value", true, 400},
+		"somebody without a token": {"", "?values=true", "", true, 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := new(safe)
+			of := tools()
+			of.Audit = zerolog.New(log)
+			cfg := operators()
+			cfg.Payloads = tt.payloads
+			c, _ := consoleOf(t, cfg, streaming, of)
+			if tt.token != "" {
+				c.header = map[string]string{"Authorization": "Bearer " + tt.token}
+			}
+			w := c.get(path + tt.query)
+			if w.Code != tt.code || tt.reason != "" && reasonOf(t, w) != tt.reason {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			shown := tt.code == 200 && tt.query == "?values=true"
+			if strings.Contains(w.Body.String(), `"values":true`) != shown || strings.Contains(log.String(), `"action":"show_values"`) != shown {
+				t.Errorf("%s; the log has %s", w.Body, log)
+			}
+		})
+	}
+}
+
 func TestActions_AreOffByDefault(t *testing.T) {
 	c, console := consoleOf(t, Config{Listen: local}, streaming, new(box).tools())
 	a := &api{console: console}

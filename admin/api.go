@@ -306,7 +306,17 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, "unknown_table", strconv.Quote(table)+" is not configured; configured: "+strings.Join(tools.Tables, ", "))
 		return
 	}
-	found, ok := a.once(w, r, &a.console.explains, explainPause, "explain", func(ctx context.Context) (any, error) { return tools.Explain(ctx, table) })
+	values, who, ok := a.values(w, r)
+	if !ok {
+		return
+	}
+	found, ok := a.once(w, r, &a.console.explains, explainPause, "explain", func(ctx context.Context) (any, error) {
+		found, err := tools.Explain(ctx, table, values)
+		if values {
+			a.audit(r, who, "show_values", "newest row of "+table, 1, outcomeOf(err, false))
+		}
+		return found, err
+	})
 	if ok {
 		answerJSON(w, found)
 	}

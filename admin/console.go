@@ -16,18 +16,20 @@ import (
 // Tools are what the console shows beside the status. A nil function is a page that says so.
 type Tools struct {
 	Timings       func() (ages, produce history.Buckets)
-	Configuration func() (string, error)                               // every value with its origin, secrets as ***
-	Check         func(context.Context) (any, error)                   // what `check --json` prints
-	Explain       func(ctx context.Context, table string) (any, error) // what `explain --no-record --json` prints of a table; nil: there is no such table
-	Source        string                                               // host and database of PostgreSQL
-	Tables        []string                                             // that are configured
-	Facts         ways.Facts                                           // what commands are made of, besides the obstacle
-	Log           *LogTail
-	TopicLimit    func(ctx context.Context, topic string) (int, error) // max.message.bytes of a topic
-	Letters       *LetterTools                                         // nil: the relay has no dead-letter topic
-	Retry         func() bool                                          // cuts the present pause short; false: there is none
-	Tail          *tail.Tail                                           // of delivered rows
-	Audit         zerolog.Logger                                       // what operators do
+	Configuration func() (string, error)             // every value with its origin, secrets as ***
+	Check         func(context.Context) (any, error) // what `check --json` prints
+	// Explain is what `explain --json` prints of a table, without the record unless values is set; nil: there is
+	// no such table.
+	Explain    func(ctx context.Context, table string, values bool) (any, error)
+	Source     string     // host and database of PostgreSQL
+	Tables     []string   // that are configured
+	Facts      ways.Facts // what commands are made of, besides the obstacle
+	Log        *LogTail
+	TopicLimit func(ctx context.Context, topic string) (int, error) // max.message.bytes of a topic
+	Letters    *LetterTools                                         // nil: the relay has no dead-letter topic
+	Retry      func() bool                                          // cuts the present pause short; false: there is none
+	Tail       *tail.Tail                                           // of delivered rows
+	Audit      zerolog.Logger                                       // what operators do
 }
 
 // Console is what a page needs beyond the status: the figures of the last hour, changes of the

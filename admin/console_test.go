@@ -73,7 +73,9 @@ func tools() Tools {
 		Log: tail, Tables: []string{"public.outbox"}, Facts: ways.Facts{Stops: true, Brokers: "b1:9092"},
 		Configuration: func() (string, error) { return "pipeline: default  # default\n", nil },
 		Check:         func(context.Context) (any, error) { return map[string]int{"ok": 3}, nil },
-		Explain:       func(_ context.Context, table string) (any, error) { return map[string]string{"table": table}, nil },
+		Explain: func(_ context.Context, table string, values bool) (any, error) {
+			return map[string]any{"table": table, "values": values}, nil
+		},
 	}
 }
 

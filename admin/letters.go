@@ -272,22 +272,8 @@ func (a *api) letter(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "unknown_place", "a letter is at /api/v1/dead-letters/PARTITION/OFFSET, two numbers from 0 on")
 		return
 	}
-	values := false
-	switch text := r.URL.Query().Get("values"); text {
-	case "true":
-		values = true
-	case "", "false":
-	default:
-		problem(w, http.StatusBadRequest, "unknown_value", "values: "+strconv.Quote(cut(text))+" is not allowed; allowed: true, false")
-		return
-	}
-	who, _ := a.who(r)
-	switch {
-	case values && !a.cfg.Payloads:
-		problem(w, http.StatusForbidden, "payloads_off", "values are not shown: set http.console.payloads: true and http.console.operator_token_file, and start the relay again")
-		return
-	case values && who.role < operator:
-		problem(w, http.StatusForbidden, "operator_needed", "values need the operator token: sign in with the content of http.console.operator_token_file")
+	values, who, ok := a.values(w, r)
+	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -307,6 +293,29 @@ func (a *api) letter(w http.ResponseWriter, r *http.Request) {
 		}
 		answerJSON(w, found)
 	}
+}
+
+// values reports whether a request asks for keys and values, which operators alone see, where they may be shown.
+// It answers if they may not.
+func (a *api) values(w http.ResponseWriter, r *http.Request) (values bool, who asker, ok bool) {
+	switch text := r.URL.Query().Get("values"); text {
+	case "true":
+		values = true
+	case "", "false":
+	default:
+		problem(w, http.StatusBadRequest, "unknown_value", "values: "+strconv.Quote(cut(text))+" is not allowed; allowed: true, false")
+		return false, who, false
+	}
+	who, _ = a.who(r)
+	switch {
+	case values && !a.cfg.Payloads:
+		problem(w, http.StatusForbidden, "payloads_off", "values are not shown: set http.console.payloads: true and http.console.operator_token_file, and start the relay again")
+		return false, who, false
+	case values && who.role < operator:
+		problem(w, http.StatusForbidden, "operator_needed", "values need the operator token: sign in with the content of http.console.operator_token_file")
+		return false, who, false
+	}
+	return values, who, true
 }
 
 func outcomeOf(err error, gone bool) string {

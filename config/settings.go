@@ -188,7 +188,7 @@ type consoleSettings struct {
 	Enabled           bool     `yaml:"enabled" default:"true" desc:"Serve the pages, and keep the figures that they show."`
 	Actions           bool     `yaml:"actions" default:"false" desc:"An operator may re-drive and discard dead letters, and have a pause between attempts cut short. Needs operator_token_file."`
 	OperatorTokenFile string   `yaml:"operator_token_file" desc:"File that holds the token of operators, another one than http.token; read again at every use. It also admits to all that http.token admits to."`
-	Payloads          bool     `yaml:"payloads" default:"false" desc:"An operator may see key, header values and value of a dead letter. Needs operator_token_file."`
+	Payloads          bool     `yaml:"payloads" default:"false" desc:"An operator may see key, header values and value of a dead letter, and of the record that the newest row of a table becomes. Needs operator_token_file."`
 	Hosts             []string `yaml:"hosts" desc:"Further names like those of http.hosts."`
 	History           duration `yaml:"history" default:"1h" desc:"How long figures are kept for the charts, 1m to 6h; 0s: not at all."`
 }

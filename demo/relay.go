@@ -91,8 +91,8 @@ func consoleTools(show func() status.Status, cfg *config.Config, settings relay.
 			found := check.Run(ctx, cfg, check.Options{Timeout: 20 * time.Second, RunStep: func(_ string, step func()) { step() }, Own: func(context.Context) *status.Status { st := show(); return &st }}).Findings
 			return map[string]any{"ok": found.Count(advice.OK), "warn": found.Count(advice.Warn), "fail": found.Count(advice.Fail), "findings": found}, ctx.Err()
 		},
-		Explain: func(ctx context.Context, table string) (any, error) {
-			explainer, err := explain.New(cfg, explain.Options{Table: table, NoRecord: true})
+		Explain: func(ctx context.Context, table string, values bool) (any, error) {
+			explainer, err := explain.New(cfg, explain.Options{Table: table, NoRecord: !values})
 			if err != nil {
 				return nil, err
 			}

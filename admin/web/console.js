@@ -388,7 +388,7 @@ function tables(st) {
     h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tables and topics'), h('h2', {}, 'Tables'), list('Tables', ['Table', '#Rows read', '#a second', 'The hour', '#Rejected', 'Last row', 'Mapping'],
       all.map((f) => [live.get(f.name) ?? f]).map(([f]) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, spark('tables', f.name, (v) => count(v) + '/s')), h('td', { class: f.rejected ? 'num lv-warn' : 'num' }, (f.rejected ?? 0).toLocaleString('en')), h('td', {}, ago(f.last)),
         h('td', {}, h('button', { type: 'button', 'aria-label': 'Explain ' + f.name, onclick: () => explain(f.name) }, 'Explain')))))),
-    Object.entries(state.explained).map(([of, e]) => h('section', { class: 'card' }, h('div', { class: 'row' }, h('h2', {}, 'How ', name(of), ' is mapped'), h('button', { type: 'button', class: 'plain push', 'aria-label': 'Close ' + of, onclick: () => { delete state.explained[of]; draw(); } }, 'Close')), explanation(e))),
+    Object.entries(state.explained).map(([of, e]) => h('section', { class: 'card' }, h('div', { class: 'row' }, h('h2', {}, 'How ', name(of), ' is mapped'), state.about?.payloads && state.about.role === 'operator' && !e.loading && h('button', { type: 'button', class: 'plain', onclick: () => explain(of, true) }, 'Show the record of the newest row'), h('button', { type: 'button', class: 'plain push', 'aria-label': 'Close ' + of, onclick: () => { delete state.explained[of]; draw(); } }, 'Close')), explanation(e))),
     h('section', { class: 'card' }, h('h2', {}, 'Topics'), st.topic_rates.length === 0 ? h('p', { class: 'muted' }, 'Nothing was acknowledged yet.') : list('Topics', ['Topic', '#Records', '#a second', 'The hour', 'Last record'],
       [...st.topic_rates].sort((a, b) => b.per_second - a.per_second).map((f) => h('tr', {}, h('td', {}, name(f.name, 80)), h('td', { class: 'num' }, f.total.toLocaleString('en')), h('td', { class: 'num' }, count(f.per_second)), h('td', {}, spark('topics', f.name, (v) => count(v) + '/s')), h('td', {}, ago(f.last)))))),
   ];
@@ -404,7 +404,14 @@ function explanation(e) {
     h('dt', {}, 'Preset'), h('dd', {}, decided(t.preset)), h('dt', {}, 'Topic'), h('dd', {}, decided(t.topic)), h('dt', {}, 'Key'), h('dd', {}, decided(t.key_format)), h('dt', {}, 'Value'), h('dd', {}, decided(t.value_format)),
     h('dt', {}, 'Headers'), h('dd', {}, (t.headers ?? []).join(', ') || '–'), h('dt', {}, 'Ignored'), h('dd', {}, (t.ignored ?? []).join(', ') || 'no column')),
   (t.columns ?? []).length > 0 && list('Columns', ['Column', 'Type', 'Role', 'Decided by'], t.columns.map((c) => h('tr', {}, h('td', {}, name(c.name)), h('td', {}, c.type), h('td', {}, (c.roles ?? []).join(', ') || '–'), h('td', { class: 'muted' }, c.origin ?? '')))),
+  t.record && recordOf(t.record), t.note && h('p', { class: 'muted' }, t.note), t.problem && h('p', { class: 'lv-bad' }, t.problem),
   (t.warnings ?? []).map((w) => h('p', { class: 'lv-warn' }, '▲ ' + w))];
+}
+
+function recordOf(r) {
+  const shown = (v) => v === null || v === undefined ? 'null' : name(typeof v === 'string' ? v : JSON.stringify(v), 20000);
+  return h('dl', { class: 'facts', 'aria-label': 'Record' }, h('dt', {}, 'Record of'), h('dd', {}, name(r.from, 200)), h('dt', {}, 'Topic'), h('dd', {}, name(r.topic, 200)), h('dt', {}, 'Key'), h('dd', {}, shown(r.key)),
+    h('dt', {}, 'Headers'), h('dd', {}, (r.headers ?? []).map((x) => h('div', {}, name(x.name), ': ', shown(x.value)))), h('dt', {}, 'Value'), h('dd', {}, shown(r.value)));
 }
 
 function shards(st) {
@@ -850,10 +857,10 @@ async function runCheck() {
   draw();
 }
 
-async function explain(table) {
+async function explain(table, values) {
   state.explained[table] = { loading: true };
   draw();
-  try { state.explained[table] = await ask('/api/v1/tables/' + encodeURIComponent(table) + '/explain'); } catch (p) { state.explained[table] = { problem: p.message }; }
+  try { state.explained[table] = await ask('/api/v1/tables/' + encodeURIComponent(table) + '/explain' + (values ? '?values=true' : '')); } catch (p) { state.explained[table] = { problem: p.message }; }
   draw();
 }
 

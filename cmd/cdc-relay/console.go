@@ -51,8 +51,8 @@ func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings fu
 			}
 			return findings(report.Findings), nil
 		},
-		Explain: func(ctx context.Context, table string) (any, error) {
-			explainer, err := explain.New(cfg, explain.Options{Table: named[table], NoRecord: true})
+		Explain: func(ctx context.Context, table string, values bool) (any, error) {
+			explainer, err := explain.New(cfg, explain.Options{Table: named[table], NoRecord: !values})
 			if err != nil {
 				return nil, err
 			}

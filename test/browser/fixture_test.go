@@ -158,7 +158,12 @@ func serveAs(t *testing.T, of status.Status, change func(*admin.Config)) *page {
 		TopicLimit:    func(context.Context, string) (int, error) { return 1_048_588, nil },
 		Configuration: func() (string, error) { return configuration, nil },
 		Check:         func(context.Context) (any, error) { return json.RawMessage(findings), nil },
-		Explain:       func(context.Context, string) (any, error) { return json.RawMessage(explained), nil },
+		Explain: func(_ context.Context, _ string, values bool) (any, error) {
+			if values {
+				return json.RawMessage(strings.Replace(explained, `"warnings"`, `"record":{"from":"newest row","topic":"order-events","partition":null,"key":"`+rowSecret+`","headers":[{"name":"id","value":"7"}],"timestamp":null,"value":"`+rowSecret+`"},"warnings"`, 1)), nil
+			}
+			return json.RawMessage(explained), nil
+		},
 	}, time.Hour)
 	p.past(of)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -272,8 +272,16 @@ const walks = {
     must(!(await page.locator('main').innerText()).includes(given.rowSecret), 'values show before anybody asked');
     await page.getByRole('button', { name: 'Show values' }).click();
     await until('values', async () => (await page.locator('main').innerText()).includes(given.rowSecret));
+    await page.getByRole('link', { name: 'Tables', exact: true }).click();
+    await page.getByRole('button', { name: 'Explain public.outbox' }).click();
+    await page.getByText('How public.outbox is mapped').waitFor();
+    await page.getByText('no ordering key').waitFor();
+    must(!(await page.locator('main').innerText()).includes(given.rowSecret), 'the newest row shows before anybody asked');
+    await page.waitForTimeout(1100); // the pause between two looks
+    await page.getByRole('button', { name: 'Show the record of the newest row' }).click();
+    await until('the newest row', async () => (await page.locator('main').innerText()).includes(given.rowSecret));
     await page.getByRole('link', { name: 'Log', exact: true }).click();
-    await page.getByText('action=show_values').waitFor();
+    await page.getByText('action=show_values').first().waitFor();
     must(!(await page.locator('main').innerText()).includes(given.rowSecret), 'the log has values');
     // A cookie without the form token changes nothing.
     must(await page.evaluate(() => fetch('/api/v1/retry', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' }).then((r) => r.status)) === 403, 'a cookie suffices');
