@@ -99,8 +99,12 @@ func walk(t *testing.T, program, address, token string, more ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
+	description, err := filepath.Abs("../../admin/web/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
 	args := []string{
-		"run", "../../admin/web/openapi.json", "--url", address, "--exclude-path", "/api/v1/stream", "--exclude-path", "/api/v1/tail",
+		"run", description, "--url", address, "--exclude-path", "/api/v1/stream", "--exclude-path", "/api/v1/tail",
 		"--phases", "examples,coverage,fuzzing", "--max-examples", "15", "--seed", "20", "--continue-on-failure", "--request-timeout", "30", "--no-color",
 		"--warnings", "off", "--suppress-health-check", "all",
 	}
