@@ -157,7 +157,7 @@ func (l *loader) checkMark(i, table int) bool {
 
 // checkRejectColumns wants the columns to be others than the mark, and somebody who writes them.
 func (l *loader) checkRejectColumns(path string, o *outboxSettings) {
-	r, mark := &o.Rejects, strings.TrimSuffix(path, "rejects")+"mark.column"
+	r, column := &o.Rejects, strings.TrimSuffix(path, "rejects")+"mark.column"
 	if r.Error == "" {
 		if r.Attempts != "" {
 			l.noEffect(path+".attempts", path+".error", "a column")
@@ -169,14 +169,14 @@ func (l *loader) checkRejectColumns(path string, o *outboxSettings) {
 		case len(key.Value) > 63:
 			l.refuse(path+"."+key.Name, "%q is no column; allowed: 1 to 63 bytes", key.Value)
 		case key.Value != "" && key.Value == o.Marking.Column:
-			l.refuse(path+"."+key.Name, "%q is the column of %s; allowed: another one", key.Value, mark)
+			l.refuse(path+"."+key.Name, "%q is the column of %s; allowed: another one", key.Value, column)
 		}
 	}
 	if r.Attempts == r.Error {
 		l.refuse(path+".attempts", "%q is the column of %s.error; allowed: another one", r.Attempts, path)
 	}
 	if o.Marking.Column == "" {
-		l.noEffect(path+".error", mark, "a column")
+		l.noEffect(path+".error", column, "a column")
 	}
 	if l.cfg.settings.Relay.OnReject != string(relay.DeadLetterOnReject) {
 		l.noEffect(path+".error", "relay.on_reject", string(relay.DeadLetterOnReject))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/logging"
 )
 
@@ -165,34 +165,30 @@ func (b *Bucket) list(ctx context.Context, s Slice) (all []listed, err error) {
 }
 
 // What an object says of itself, beside its bytes.
-const metaRows, metaSum = "cdc-relay-rows", "cdc-relay-sha256"
+const metaRows, metaSum, metaObject, metaMD5 = "cdc-relay-rows", "cdc-relay-sha256", "cdc-relay-object-sha256", "cdc-relay-md5"
 
-// says is what an object says that it holds. It is not proven by that.
+// says is what an object holds, by what it says of itself and what the store says of its bytes;
+// nothing if the two differ.
 func (b *Bucket) says(ctx context.Context, key, etag string) (Trailer, error) {
 	if k, ok := b.known[key]; ok && etag != "" && k.etag == etag {
 		return k.Trailer, nil
 	}
-	head, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.place.Bucket, Key: &key})
+	head, err := b.head(ctx, key)
 	if err != nil {
-		return Trailer{}, b.failure(err)
+		return Trailer{}, err
 	}
-	rows, _ := strconv.Atoi(head.Metadata[metaRows])
-	t := Trailer{rows, head.Metadata[metaSum]}
+	var t Trailer
+	own := sums{sha256: head.Metadata[metaObject], md5: head.Metadata[metaMD5]}
+	if rows, err := strconv.Atoi(head.Metadata[metaRows]); err == nil && own.compare(head) == nil {
+		t = Trailer{rows, head.Metadata[metaSum]}
+	}
 	b.known[key] = known{aws.ToString(head.ETag), t}
 	return t, nil
 }
 
-// read goes through a whole object.
-func (b *Bucket) read(ctx context.Context, key string) (Trailer, error) {
-	object, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.place.Bucket, Key: &key})
-	if err != nil {
-		return Trailer{}, b.failure(err)
-	}
-	defer func() {
-		_, _ = io.CopyN(io.Discard, object.Body, 1<<10) // to its end, so that the connection serves again
-		_ = object.Body.Close()
-	}()
-	return read(object.Body)
+func (b *Bucket) head(ctx context.Context, key string) (*s3.HeadObjectOutput, error) {
+	head, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.place.Bucket, Key: &key, ChecksumMode: types.ChecksumModeEnabled})
+	return head, b.failure(err)
 }
 
 // probeFile is the name of an object that is never made.

@@ -3,16 +3,18 @@ package export
 import (
 	"bytes"
 	"context"
+	"crypto/md5" //nolint:gosec // what stores name the bytes by that show no other sum
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
 // fileBytes is what a file is in memory until it is sent: it ends behind the row that reaches that.
@@ -88,15 +90,11 @@ func (w *writer) key(part int) string {
 	return w.bucket.key(w.slice.folder() + "/" + w.slice.file(part))
 }
 
-// again reports whether a file has these rows and no others, of a run that came no further. What it
-// says of itself is not believed: it is read.
+// again reports whether a file has these rows and no others, of a run that came no further.
 func (w *writer) again(trailer Trailer) bool {
 	for i := len(w.there) - 1; i >= max(0, len(w.there)-sameAs); i-- {
 		key := w.key(w.there[i].part)
-		if says, err := w.bucket.says(w.ctx, key, w.there[i].etag); err != nil || says != trailer {
-			continue
-		}
-		if there, err := w.bucket.read(w.ctx, key); err == nil && there == trailer {
+		if there, err := w.bucket.says(w.ctx, key, w.there[i].etag); err == nil && there == trailer {
 			w.name = w.bucket.url(key)
 			return true
 		}
@@ -104,19 +102,45 @@ func (w *writer) again(trailer Trailer) bool {
 	return false
 }
 
+// sums are those of an object's bytes.
+type sums struct{ sha256, md5 string } // in base64, and as an ETag has it
+
+func sumsOf(body []byte) sums {
+	long, short := sha256.Sum256(body), md5.Sum(body) //nolint:gosec // what stores name the bytes by that show no other sum
+	return sums{base64.StdEncoding.EncodeToString(long[:]), hex.EncodeToString(short[:])}
+}
+
+// compare wants a store to show the bytes' SHA-256; of one that keeps none the ETag, which is their MD5.
+func (s sums) compare(head *s3.HeadObjectOutput) error {
+	switch there, etag := aws.ToString(head.ChecksumSHA256), strings.Trim(aws.ToString(head.ETag), `"`); {
+	case there == s.sha256 && there != "", there == "" && etag == s.md5 && etag != "":
+		return nil
+	case there != "":
+		return errors.New("its SHA-256 is another one than that of what was written")
+	}
+	return errors.New("the store shows no SHA-256 of it, and an ETag that is not the MD5 of what was written")
+}
+
 // put makes an object if there is none of its name, and compares it with what was sent.
 func (b *Bucket) put(ctx context.Context, key string, body []byte, trailer Trailer) (etag string, err error) {
-	digest := sha256.Sum256(body)
-	sum := base64.StdEncoding.EncodeToString(digest[:])
+	sums := sumsOf(body)
 	_, err = b.client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &b.place.Bucket, Key: &key, Body: bytes.NewReader(body), ContentType: aws.String(contentType), IfNoneMatch: aws.String("*"), ChecksumSHA256: &sum,
-		Metadata: map[string]string{metaRows: strconv.Itoa(trailer.Rows), metaSum: trailer.SHA256},
+		Bucket: &b.place.Bucket, Key: &key, Body: bytes.NewReader(body), ContentType: aws.String(contentType), IfNoneMatch: aws.String("*"), ChecksumSHA256: &sums.sha256,
+		Metadata: map[string]string{metaRows: strconv.Itoa(trailer.Rows), metaSum: trailer.SHA256, metaObject: sums.sha256, metaMD5: sums.md5},
 	})
 	exists := status(err) == http.StatusPreconditionFailed // perhaps by this request, and its first answer was lost
 	if err != nil && !exists {
 		return "", b.failure(err)
 	}
-	etag, err = b.compare(ctx, key, sum, int64(len(body)), trailer)
+	head, err := b.head(ctx, key)
+	if err == nil {
+		etag = aws.ToString(head.ETag)
+		if there := aws.ToInt64(head.ContentLength); there != int64(len(body)) {
+			err = fmt.Errorf("it has %d bytes, and %d were written", there, len(body))
+		} else {
+			err = sums.compare(head)
+		}
+	}
 	switch {
 	case err == nil:
 		return etag, nil
@@ -124,30 +148,4 @@ func (b *Bucket) put(ctx context.Context, key string, body []byte, trailer Trail
 		return "", fmt.Errorf("%s appeared while its rows were on the way, and is another one: %w", b.url(key), err)
 	}
 	return "", fmt.Errorf("look at %s again: %w", b.url(key), err)
-}
-
-// compare wants an object to have the bytes that were sent. A store that shows no checksum has the
-// object read back.
-func (b *Bucket) compare(ctx context.Context, key, sum string, size int64, trailer Trailer) (etag string, err error) {
-	head, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.place.Bucket, Key: &key, ChecksumMode: types.ChecksumModeEnabled})
-	if err != nil {
-		return "", b.failure(err)
-	}
-	if there := aws.ToInt64(head.ContentLength); there != size {
-		return "", fmt.Errorf("it has %d bytes, and %d were written", there, size)
-	}
-	switch aws.ToString(head.ChecksumSHA256) {
-	case sum:
-	case "":
-		there, err := b.read(ctx, key)
-		if err != nil {
-			return "", err
-		}
-		if there != trailer {
-			return "", errors.New("it has other rows than were written")
-		}
-	default:
-		return "", errors.New("its SHA-256 is another one than that of what was written")
-	}
-	return aws.ToString(head.ETag), nil
 }

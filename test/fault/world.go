@@ -234,11 +234,8 @@ func (w *world) build(ctx context.Context, binary string) error {
 			return err
 		}
 	}
-	if err := w.prepareExport(ctx); err != nil {
-		return err
-	}
 	config := filepath.Join(w.dir, "relay.yaml")
-	if err := os.WriteFile(config, []byte(w.config()), 0o600); err != nil {
+	if err := errors.Join(w.prepareExport(ctx), os.WriteFile(config, []byte(w.config()), 0o600)); err != nil {
 		return err
 	}
 	args := []string{"--config", config}
