@@ -23,7 +23,7 @@ type Router struct {
 	plans   map[*wal.Relation]*plan
 	scratch []byte
 
-	positions bool // records get position headers
+	extras *extras // what records get once they are made; nil: nothing
 
 	notices notices
 }
@@ -55,6 +55,9 @@ func New(cfg Config) (*Router, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	if cfg.Tracer != nil {
+		r.extra().picker = cfg.Tracer.Picker()
+	}
 	return r, nil
 }
 
@@ -78,8 +81,8 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	for i := n + 1; i < len(buf.Records); i++ {
 		buf.Records[i].Nth = uint8(i - n) // a row makes a handful
 	}
-	if r.positions {
-		record.AddPositions(buf, buf.Records[n:], row)
+	if r.extras != nil {
+		r.extras.add(buf, buf.Records[n:], row, p.connector == nil)
 	}
 	if cap(r.scratch) > maxScratch {
 		r.scratch = nil

@@ -109,6 +109,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
 	m.rejections.forget(&rec)
+	m.traces.committed(&rec)
 	if at.Renew {
 		x.setPosition(true)
 	}
@@ -324,6 +325,7 @@ func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
 			continue
 		}
 		for _, failure := range partial.Failures {
+			x.d.m.traces.tried(f.p.spans, &f.p.records[failure.Index], &sink.Failure{Class: sink.Retry, Reason: failure.Reason})
 			records = append(records, f.p.records[failure.Index])
 			failures = append(failures, failure)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/tracing"
 )
 
 // InFlight is a batch between the source and its acknowledgement.
@@ -39,7 +40,8 @@ type send struct {
 	f       *InFlight
 	seq     uint64
 	records []record.Record
-	left    int // records not durable; the deliverer's once the send failed
+	spans   []*tracing.Span // of the buffer; the deliverer may add to those
+	left    int             // records not durable; the deliverer's once the send failed
 }
 
 // Take makes an in-flight batch of a batch that has rows. Route is next.
@@ -76,6 +78,9 @@ func (d *Delivery) sendRecords(f *InFlight, records []record.Record) {
 	if f.handed.IsZero() {
 		f.handed = time.Now()
 	}
+	if p.spans = f.buf.Spans; len(p.spans) > 0 {
+		d.m.traces.handOver(p.spans, records, time.Now())
+	}
 	d.produce(records, func(err error) { d.done(p, err) })
 }
 
@@ -90,7 +95,7 @@ func (d *Delivery) produce(records []record.Record, done func(error)) {
 // done runs on a goroutine of the sink, once for each Send.
 func (d *Delivery) done(p *send, err error) {
 	if err == nil {
-		p.f.acknowledged(p.records)
+		p.acknowledged(p.records)
 		p.f.finish()
 	} else {
 		d.sends.mu.Lock()
@@ -102,7 +107,8 @@ func (d *Delivery) done(p *send, err error) {
 
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
 // before the batch is finished.
-func (f *InFlight) acknowledged(records []record.Record) {
+func (p *send) acknowledged(records []record.Record) {
+	f := p.f
 	m, n := f.d.m, int64(len(records))
 	if n == 0 {
 		return
@@ -115,6 +121,9 @@ func (f *InFlight) acknowledged(records []record.Record) {
 	m.monitor.SawTopics(records)
 	if m.ev.RecordsAcknowledged != nil {
 		m.ev.RecordsAcknowledged(records)
+	}
+	if len(p.spans) > 0 {
+		m.traces.acknowledged(p.spans, records, m.cfg.DeadLetterTopic, time.Now())
 	}
 }
 

@@ -28,6 +28,7 @@ type Memory struct {
 
 	ends       knownEnd
 	rejections rejections
+	traces     traces
 	partial    partialTransaction
 	isolated   wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
 	history    wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
