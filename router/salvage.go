@@ -33,7 +33,7 @@ func (r *Router) Salvage(buf *record.Buffer, row *wal.Row) (record.Record, []str
 	rec.Headers = buf.TakeHeaders()
 	if r.extras != nil {
 		one := []record.Record{rec}
-		r.extras.add(buf, one, row, true)
+		r.extras.Add(buf, one, row, true)
 		rec = one[0]
 	}
 	return rec, missing

@@ -190,9 +190,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	records := make([]record.Record, len(run))
 	for i, u := range run {
 		records[i] = u.p.records[u.index]
-		if len(u.p.spans) > 0 {
-			d.m.traces.handOver(u.p.spans, records[i:i+1], time.Now())
-		}
+		d.m.traces.HandOver(u.p.spans, records[i:i+1])
 	}
 	var err error // written before answered is closed
 	answered := make(chan struct{})
@@ -257,7 +255,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	if d.m.ev.ProduceRetried != nil {
 		d.m.ev.ProduceRetried(f.Reason)
 	}
-	d.m.traces.tried(u.p.spans, &u.p.records[u.index], f)
+	d.m.traces.Failed(u.p.spans, &u.p.records[u.index], f.Class, f.Reason)
 	if row != nil && f.Class != sink.Retry {
 		d.m.monitor.BlockedAt(row, &u.p.records[u.index], d.Lineage(), f.Reason, err)
 	}
@@ -369,7 +367,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	d.m.Rejected.Reject(f.Reason, row.Relation.Qualified(), deadletter.RowOf(row), cause)
 	d.m.Rejected.Aside(f.Reason, row, cause)
 	if d.m.cfg.OnReject == SkipOnReject {
-		d.m.traces.skipped(u.p.spans, rec, f.Reason)
+		d.m.traces.Skipped(u.p.spans, rec, f.Reason)
 		rec.Topic = ""
 		u.p.f.skipped = true
 		g.durable(u.p)

@@ -58,7 +58,7 @@ func (d *Delivery) Entry(f *InFlight) checkpoint.Entry {
 	d.follow(f, f.buf.Records)
 	rows := f.batch.Rows
 	return checkpoint.Entry{
-		Rows: len(rows), Open: openRows(f.batch), Through: f.batch.Through,
+		Rows: len(rows), Open: f.batch.OpenRows(), Through: f.batch.Through,
 		First: f.commitOf(0), Last: f.commitOf(len(rows) - 1), Read: f.read,
 	}
 }
@@ -72,15 +72,13 @@ func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
 // sendRecords gives the sink the next records of a batch. Records of parked keys were replaced.
 func (d *Delivery) sendRecords(f *InFlight, records []record.Record) {
 	f.sent += len(records)
-	p := &send{f: f, seq: d.sends.count, records: records}
+	p := &send{f: f, seq: d.sends.count, records: records, spans: f.buf.Spans}
 	d.sends.count++
 	f.pending.Add(1)
 	if f.handed.IsZero() {
 		f.handed = time.Now()
 	}
-	if p.spans = f.buf.Spans; len(p.spans) > 0 {
-		d.m.traces.handOver(p.spans, records, time.Now())
-	}
+	d.m.traces.HandOver(p.spans, records)
 	d.produce(records, func(err error) { d.done(p, err) })
 }
 
@@ -122,24 +120,7 @@ func (p *send) acknowledged(records []record.Record) {
 	if m.ev.RecordsAcknowledged != nil {
 		m.ev.RecordsAcknowledged(records)
 	}
-	if len(p.spans) > 0 {
-		m.traces.acknowledged(p.spans, records, m.cfg.DeadLetterTopic, time.Now())
-	}
-}
-
-// openRows are the rows at the end of a batch whose transaction continues after it.
-func openRows(b *wal.Batch) int {
-	n := len(b.Rows)
-	switch {
-	case !b.Open || n == 0:
-		return 0
-	case b.Rows[0].Txn == b.Rows[n-1].Txn:
-		return n
-	}
-	for b.Rows[n-1].Txn == b.Rows[len(b.Rows)-1].Txn {
-		n--
-	}
-	return len(b.Rows) - n
+	m.traces.Acknowledged(p.spans, records)
 }
 
 // sent counts a Send as answered and wakes the deliverer.

@@ -72,7 +72,7 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 	}
 	if d.m.cfg.OnReject == SkipOnReject && d.m.router.Traces() {
 		rec, _ := d.m.router.Salvage(f.buf, row)
-		d.m.traces.skipped(f.buf.Spans, &rec, refused.Reason)
+		d.m.traces.Skipped(f.buf.Spans, &rec, refused.Reason)
 	}
 	d.m.Rejected.Reject(refused.Reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
 	d.m.Rejected.Aside(refused.Reason, row, rejection)

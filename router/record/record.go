@@ -1,7 +1,6 @@
 package record
 
 import (
-	"math"
 	"math/bits"
 	"time"
 	"unsafe"
@@ -117,17 +116,6 @@ func (b *Buffer) Reset() {
 	b.byteChunks.Release()
 	b.Spans = nil // whoever sent records may still hold it
 	b.headers, b.bytes, b.first, b.used, b.few = nil, nil, 0, 0, false
-}
-
-// Trace makes r one that is traced, and reports whether there was a place for it.
-func (b *Buffer) Trace(r *Record, s *tracing.Span) bool {
-	if len(b.Spans) == math.MaxUint16 {
-		return false
-	}
-	b.Spans = append(b.Spans, s)
-	r.Span = uint16(len(b.Spans))
-	b.used += tracing.Bytes
-	return true
 }
 
 // Header adds one header to the record in the making.

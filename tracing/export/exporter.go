@@ -3,6 +3,7 @@ package export
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -51,8 +52,10 @@ type Exporter struct {
 	done  chan struct{}
 	begin sync.Once
 
-	quiet time.Time // nothing is logged before
-	lost  int       // spans since the last line
+	// Of run's goroutine.
+	quiet   time.Time // nothing is logged before
+	lost    int       // spans since the last line
+	dropped int64     // spans when it was looked last
 }
 
 // New returns an exporter, and the tracer whose spans it sends. Nothing is sent before Run.
@@ -105,6 +108,7 @@ func (e *Exporter) run() {
 	for e.ended.Err() == nil {
 		if batch := e.gather(); len(batch) > 0 {
 			e.send(batch)
+			e.sayDropped()
 		}
 	}
 	for {
@@ -150,9 +154,24 @@ func (e *Exporter) rest() (batch []*tracing.Span) {
 	return batch
 }
 
+// sayDropped says once a minute that spans come faster than the collector takes them.
+func (e *Exporter) sayDropped() {
+	now := e.tracer.Counts()[tracing.DroppedQueue]
+	lost := int(now - e.dropped)
+	if e.dropped = now; lost > 0 {
+		e.say(lost, errFull)
+	}
+}
+
+var errFull = fmt.Errorf("the collector takes spans more slowly than they come, and %d wait; lower tracing.max_spans_per_second, or give it more room", maxQueued)
+
 // failed counts spans that the collector did not take, and says why once a minute.
 func (e *Exporter) failed(spans int, err error) {
 	e.tracer.Count(tracing.Failed, spans)
+	e.say(spans, err)
+}
+
+func (e *Exporter) say(spans int, err error) {
 	e.lost += spans
 	if now := time.Now(); now.After(e.quiet) {
 		e.quiet = now.Add(logEvery)

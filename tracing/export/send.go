@@ -146,7 +146,9 @@ func (e *Exporter) post(body []byte) (rejected int64, why string, err error) {
 		if err != nil {
 			return 0, "", err
 		}
-		request.Header = headers.Clone()
+		for name, values := range headers {
+			request.Header[name] = values
+		}
 	}
 	request.Header.Set("Content-Type", "application/x-protobuf")
 	if !e.cfg.Plain {
