@@ -26,7 +26,7 @@ type Config struct {
 	Endpoint string // of traces, with its path
 
 	// Headers are asked for each request; nil: none. Its errors hold no value.
-	Headers func() (http.Header, error)
+	Headers func() (map[string]string, error)
 
 	// TLS is asked for each connection; nil: the usual verification.
 	TLS func() (*tls.Config, error)
@@ -86,19 +86,19 @@ func (e *Exporter) Add(s *tracing.Span) bool {
 // Start begins to send.
 func (e *Exporter) Start() { e.begin.Do(func() { go e.run() }) }
 
-// Close takes no more spans, and sends what waits, for two seconds at most.
-func (e *Exporter) Close() {
+// Close takes no more spans, and sends what waits, for two seconds at most and not beyond hurry.
+func (e *Exporter) Close(hurry <-chan struct{}) {
 	e.close()
-	defer e.stop()
 	e.begin.Do(func() { close(e.done) }) // it never began
 	over := time.NewTimer(atEnd)
 	defer over.Stop()
 	select {
 	case <-e.done:
 	case <-over.C:
-		e.stop()
-		<-e.done
+	case <-hurry:
 	}
+	e.stop()
+	<-e.done
 	e.client.CloseIdleConnections()
 }
 

@@ -146,8 +146,8 @@ func (e *Exporter) post(body []byte) (rejected int64, why string, err error) {
 		if err != nil {
 			return 0, "", err
 		}
-		for name, values := range headers {
-			request.Header[name] = values
+		for name, value := range headers {
+			request.Header.Set(name, value)
 		}
 	}
 	request.Header.Set("Content-Type", "application/x-protobuf")
