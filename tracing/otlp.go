@@ -72,7 +72,7 @@ func (s *Span) messages() (outer, send *otlp.Span) {
 		end = handed // the clock was set back
 	}
 	outer = &otlp.Span{
-		TraceId: s.trace[:], SpanId: s.outer[:], Kind: otlp.Span_SPAN_KIND_INTERNAL, Name: strings.ToValidUTF8("outbox "+s.Table, "\uFFFD"),
+		TraceId: s.trace[:], SpanId: s.outer[:], Kind: otlp.Span_SPAN_KIND_INTERNAL, Name: valid("outbox " + s.Table),
 		StartTimeUnixNano: nanos(began), EndTimeUnixNano: nanos(end),
 		Flags: uint32(s.flags) | flagHasRemote, Status: s.status(),
 	}
@@ -89,12 +89,9 @@ func (s *Span) messages() (outer, send *otlp.Span) {
 	outer.Events, outer.DroppedEventsCount = s.eventMessages(), uint32(s.dropped)
 	send = &otlp.Span{
 		TraceId: s.trace[:], SpanId: s.send[:], ParentSpanId: s.outer[:], TraceState: outer.TraceState,
-		Kind: otlp.Span_SPAN_KIND_PRODUCER, Name: "send " + s.Topic,
+		Kind: otlp.Span_SPAN_KIND_PRODUCER, Name: valid(strings.TrimSuffix("send "+s.Topic, " ")),
 		StartTimeUnixNano: nanos(handed), EndTimeUnixNano: nanos(end),
 		Flags: uint32(s.flags) | flagHasRemote, Status: s.status(), Attributes: s.sendAttributes(),
-	}
-	if s.Topic == "" {
-		send.Name = "send"
 	}
 	return outer, send
 }
@@ -113,11 +110,11 @@ func (s *Span) status() *otlp.Status {
 	if s.aside == "" {
 		return nil
 	}
-	return &otlp.Status{Code: otlp.Status_STATUS_CODE_ERROR, Message: s.aside}
+	return &otlp.Status{Code: otlp.Status_STATUS_CODE_ERROR, Message: valid(s.aside)}
 }
 
 func (s *Span) outerAttributes(skewed bool) attributes {
-	a := attributes{}.text("db.system.name", "postgresql").text("db.namespace", s.tracer.cfg.Database).text("db.collection.name", s.Table).
+	a := make(attributes, 0, 8).text("db.system.name", "postgresql").text("db.namespace", s.tracer.cfg.Database).text("db.collection.name", s.Table).
 		text("cdc_relay.lsn", s.LSN).number("cdc_relay.seq", int64(s.Seq)).number("cdc_relay.attempts", int64(s.attempts)).text("error.type", s.aside)
 	if skewed {
 		a = a.flag("cdc_relay.clock_skew")
@@ -126,7 +123,7 @@ func (s *Span) outerAttributes(skewed bool) attributes {
 }
 
 func (s *Span) sendAttributes() attributes {
-	a := attributes{}.text("messaging.system", "kafka").text("messaging.operation.name", "send").text("messaging.operation.type", "send").
+	a := make(attributes, 0, 8).text("messaging.system", "kafka").text("messaging.operation.name", "send").text("messaging.operation.type", "send").
 		text("messaging.destination.name", s.Topic).text("messaging.message.id", s.EventID).number("messaging.message.body.size", int64(s.Size)).
 		text("error.type", s.aside)
 	if s.Tombstone {
@@ -154,9 +151,19 @@ func (a attributes) text(key, value string) attributes {
 	if value == "" {
 		return a
 	}
-	value = strings.ToValidUTF8(value, "\uFFFD")
-	return append(a, &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: value}}})
+	of := new(struct { // one allocation
+		entry common.KeyValue
+		value common.AnyValue
+		text  common.AnyValue_StringValue
+	})
+	of.entry.Key, of.entry.Value = key, &of.value
+	of.value.Value = &of.text
+	of.text.StringValue = valid(value)
+	return append(a, &of.entry)
 }
+
+// valid replaces what is not UTF-8.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func (a attributes) number(key string, value int64) attributes {
 	return append(a, &common.KeyValue{Key: key, Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: value}}})
