@@ -1,8 +1,10 @@
 package record
 
 import (
+	"bytes"
 	"slices"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/tracing"
 )
 
@@ -18,6 +20,9 @@ func pick(b *Buffer, rec *Record, picker *tracing.Picker, own bool) {
 	var parent []byte
 	if at := lastHeader(rec.Headers, TraceParent); at >= 0 {
 		parent = rec.Headers[at].Value
+	}
+	if len(parent) == 0 && !own {
+		parent = columnParent(rec.Row)
 	}
 	if len(b.Spans) == maxSpans {
 		return
@@ -40,6 +45,25 @@ func pick(b *Buffer, rec *Record, picker *tracing.Picker, own bool) {
 
 // maxSpans is what Record.Span can number.
 const maxSpans = 1<<16 - 1
+
+// spanContext is the column in which rows for Debezium have their trace context, as text of
+// java.util.Properties. Debezium does not send it.
+const spanContext = "tracingspancontext"
+
+// columnParent is the traceparent in that column, if the row has one.
+func columnParent(row *wal.Row) []byte {
+	i := slices.IndexFunc(row.Relation.Columns, func(c wal.Column) bool { return c.Name == spanContext })
+	if i < 0 || i >= len(row.Values) {
+		return nil
+	}
+	for line := range bytes.Lines(row.Values[i].Data) {
+		name, value, found := bytes.Cut(bytes.TrimSpace(line), []byte("="))
+		if found && string(bytes.TrimSpace(name)) == TraceParent {
+			return bytes.TrimSpace(value)
+		}
+	}
+	return nil
+}
 
 func lastHeader(headers []Header, name string) int {
 	for i := len(headers) - 1; i >= 0; i-- {
