@@ -233,6 +233,41 @@ func TestTracing_RowsThatAreSetAsideHaveAnError(t *testing.T) {
 	}
 }
 
+// With exactly-once the next session sets the row aside, in the transaction's second attempt.
+func TestTracing_RowsThatAreSetAsideInAKafkaTransactionHaveAnError(t *testing.T) {
+	for policy, letter := range map[OnReject]bool{DeadLetterOnReject: true, SkipOnReject: false} {
+		synctest.Test(t, func(t *testing.T) {
+			to := new(spans)
+			server := tracedServer(traced(ownParent, fixed(110, 120, 1, "order/a/1", "order/b/bad")))
+			server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
+			l := &ledger{sim: calmSim(), refuses: func(r *record.Record) bool { return string(r.Value) == "bad" && r.Topic != lettersTopic }}
+			cfg := Config{Guarantee: ExactlyOnce, OnReject: policy, DeadLetterTopic: lettersTopic}
+			cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"
+			relay := New(cfg, Parts{Source: server.open, Router: tracedRoutes(t, to), Sink: func() (sink.Sink, error) { return &transactional{l: l}, nil }}, Events{}, zerolog.Nop())
+			ctx, cancel := context.WithCancel(t.Context())
+			result := make(chan error, 1)
+			go func() { result <- relay.Run(ctx) }()
+			pass(10 * time.Second)
+			cancel()
+			if err := <-result; err != nil {
+				t.Fatal(err)
+			}
+			failed := 0
+			for _, s := range to.messages(t) {
+				if s.GetStatus() != nil {
+					failed++
+				}
+				if s.GetStatus() != nil && s.GetKind() == otlp.Span_SPAN_KIND_INTERNAL && (attribute(s, "error.type") != "record_too_large" || strings.Contains(eventsOf(s), "dead_lettered:record_too_large") != letter) {
+					t.Errorf("%s: %s, events %s", policy, attribute(s, "error.type"), eventsOf(s))
+				}
+			}
+			if n := len(to.messages(t)); n != 4 || failed != 2 {
+				t.Errorf("%s: %d spans, %d with an error; committed %q", policy, n, failed, l.committed)
+			}
+		})
+	}
+}
+
 // Attempts of one session are one span, with an event for each that failed.
 func TestTracing_AttemptsAreEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -140,6 +140,15 @@ func TestTracing_ATracedRecordNamesTheSpanOfSending(t *testing.T) {
 	}
 }
 
+// What no mapping reads says nothing.
+func TestTracing_ReadsNoColumnThatIsNotMapped(t *testing.T) {
+	rel := table(t, "id uuid", "aggregate_type varchar", "aggregate_id varchar", "event_type varchar", "payload jsonb", "tracingspancontext text")
+	r, _ := withTracer(t, Mapping{Preset: "outbox"}, tracing.Config{})
+	if b, _ := routed(t, r, textRow(rel, testID, "order", "k", "Placed", "{}", "traceparent="+sampled)); len(b.Spans) != 0 {
+		t.Error("the row is traced")
+	}
+}
+
 // A row without context that the ratio takes gets a header; with position headers it stands before those.
 func TestTracing_ARowWithoutContextGetsOne(t *testing.T) {
 	rel := tracedTable(t)
