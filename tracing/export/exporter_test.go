@@ -52,7 +52,9 @@ func answered(status int, body io.Reader, headers ...string) *http.Response {
 }
 
 func always(status int, headers ...string) func(int, *http.Request) (*http.Response, error) {
-	return func(int, *http.Request) (*http.Response, error) { return answered(status, http.NoBody, headers...), nil }
+	return func(int, *http.Request) (*http.Response, error) {
+		return answered(status, http.NoBody, headers...), nil
+	}
 }
 
 func open(t *testing.T, cfg Config, c *collector) (*Exporter, *tracing.Tracer, *bytes.Buffer) {
@@ -253,7 +255,10 @@ func TestClose_SendsWhatWaitsForTwoSecondsAtMost(t *testing.T) {
 	}{
 		"there": {always(200), nil, 600, 0},
 		"away":  {func(int, *http.Request) (*http.Response, error) { return nil, errors.New("refused") }, nil, 0, atEnd},
-		"hurry": {func(_ int, r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }, hurry, 0, 0},
+		"hurry": {func(_ int, r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}, hurry, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
