@@ -9,8 +9,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/tracing"
 )
 
-const traced = minimal + "tracing:\n  endpoint: http://collector:4318\n"
-
 // The endpoint is the collector's; traces have a path below it. The variable for traces has it.
 func TestTracing_EndpointGetsThePathOfTraces(t *testing.T) {
 	for given, want := range map[string]string{

@@ -43,6 +43,9 @@ func (c *collector) requests() int {
 	return len(c.bodies)
 }
 
+// pass lets time pass, which is a bubble's of synctest.
+func pass(d time.Duration) { <-time.After(d) }
+
 func answered(status int, body io.Reader, headers ...string) *http.Response {
 	r := &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Body: io.NopCloser(body)}
 	for i := 0; i < len(headers); i += 2 {
@@ -94,7 +97,7 @@ func TestExporter_SendsFullBatchesAtOnceAndOthersAfterTwoSeconds(t *testing.T) {
 		if c.requests() != 1 || !c.at[0].Equal(began) {
 			t.Errorf("%d requests at once", c.requests())
 		}
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		synctest.Wait()
 		if c.requests() != 2 || c.at[1].Sub(began) != 2*time.Second {
 			t.Errorf("%d requests: %v", c.requests(), c.at)
@@ -137,7 +140,7 @@ func TestExporter_TriesAgainWhereThatMayHelp(t *testing.T) {
 				e, tr, _ := open(t, Config{}, col)
 				e.Start()
 				end(tr, 3)
-				time.Sleep(time.Minute)
+				pass(time.Minute)
 				synctest.Wait()
 				if col.requests() != 2 || col.at[1].Sub(col.at[0]) != c.pause || !bytes.Equal(col.bodies[0], col.bodies[1]) {
 					t.Errorf("requests at %v", col.at)
@@ -159,7 +162,7 @@ func TestExporter_DropsWhatIsRefusedAndSaysSoOnceAMinute(t *testing.T) {
 			e.Start()
 			for range 40 { // more than a minute
 				end(tr, 1)
-				time.Sleep(3 * time.Second)
+				pass(3 * time.Second)
 			}
 			e.Close(nil)
 			lines := strings.Count(log.String(), "\n")
@@ -187,7 +190,7 @@ func TestExporter_NeverMakesAnybodyWait(t *testing.T) {
 		if time.Since(began) != 0 {
 			t.Errorf("the caller waited %v", time.Since(began))
 		}
-		time.Sleep(3 * time.Minute)
+		pass(3 * time.Minute)
 		stopped := time.Now()
 		e.Close(nil)
 		if took := time.Since(stopped); took > atEnd {
@@ -298,7 +301,7 @@ func TestExporter_AsksForHeadersAtEachRequest(t *testing.T) {
 		}}, c)
 		e.Start()
 		end(tr, 1)
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		e.Close(nil)
 		if c.requests() != 1 || c.header.Get("X-Key") != "2" {
 			t.Errorf("%d requests, %v", c.requests(), c.header)

@@ -185,7 +185,7 @@ func plain(err error) error {
 // retryAfter reads the header of that name: seconds or a date.
 func retryAfter(text string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(text); err == nil {
-		return max(0, min(time.Duration(seconds), time.Hour/time.Second)*time.Second)
+		return time.Duration(max(0, min(seconds, 3600))) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return max(0, at.Sub(now))
