@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -252,6 +253,12 @@ func setText(v reflect.Value, k key, text string) error {
 			return fmt.Errorf("%q is not allowed; allowed: %s", text, form(k))
 		}
 		v.SetInt(i)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			return fmt.Errorf("%q is not allowed; allowed: %s", text, form(k))
+		}
+		v.SetFloat(f)
 	default:
 		return errors.New("cannot be set from text")
 	}
@@ -286,6 +293,8 @@ func form(k key) string {
 		return "true, false"
 	case k.typ.Kind() == reflect.Int:
 		return "a whole number"
+	case k.typ.Kind() == reflect.Float64:
+		return "a number such as 0.05"
 	}
 	return "text"
 }

@@ -185,6 +185,11 @@ var wrongTexts = map[string][]string{
 	"http.console.operator_token_file": {"/no/such/file"},
 	"http.hosts":                       {"http://relay:8080", "relay:8080"},
 	"http.console.hosts":               {"http://relay:8080", "relay:8080"},
+	"tracing.endpoint":                 {"collector:4318", "ftp://collector", "http://", "http://u:p@collector:4318", "'http://a b'"},
+	"tracing.headers_file":             {"/no/such/file"},
+	"tracing.tls.ca_file":              {"/no/such/file"},
+	"tracing.tls.cert_file":            {"/no/such/file"},
+	"tracing.tls.key_file":             {"/no/such/file"},
 	"pipeline":                         {`""`, `"a\x01b"`},
 	"postgres.password_command":        {"[a b]", "{a: b}"},
 	"kafka.brokers":                    {"[]", "localhost", "[localhost:9092, 'b:x']", "[localhost:9092, 'b:0']", "[[a]]"},
@@ -220,6 +225,8 @@ func wrongValues(path string, k key) ([]string, bool) {
 		return []string{"5", "-1MiB", "1.5MiB", "lots", "0B", "99999999GiB"}, true
 	case k.typ.Kind() == reflect.Bool:
 		return []string{"perhaps", "yes", "1", "True"}, true
+	case k.typ.Kind() == reflect.Float64:
+		return []string{"half", "-0.1", "1.5", "NaN", "Inf"}, true
 	case k.typ.Kind() == reflect.Int:
 		return []string{"many", "1.5", "-7", "0", "99999999999"}, true
 	}

@@ -232,13 +232,18 @@ func (c *Config) kafka() kafka.Config {
 // kafkaTLS reads the files at every call.
 func (c *Config) kafkaTLS() (*tls.Config, error) {
 	t := &c.settings.Kafka.TLS
-	pool, err := c.trusted()
+	return c.readTLS(t.CAFile, t.CertFile, t.KeyFile, t.ServerName)
+}
+
+// readTLS reads the files. An empty name of the server is the host that is connected to.
+func (c *Config) readTLS(caFile, certFile, keyFile, serverName string) (*tls.Config, error) {
+	pool, err := c.trusted(caFile)
 	if err != nil {
 		return nil, err
 	}
-	out := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: t.ServerName}
-	if t.CertFile != "" {
-		certificate, err := c.clientCertificate()
+	out := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: serverName}
+	if certFile != "" {
+		certificate, err := c.clientCertificate(certFile, keyFile)
 		if err != nil {
 			return nil, err
 		}

@@ -30,6 +30,7 @@ func (l *loader) check() {
 	l.checkRelay()
 	l.checkRetention()
 	l.checkHTTP()
+	l.checkTracing()
 	l.checkRouter()
 }
 

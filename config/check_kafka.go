@@ -104,11 +104,11 @@ func (l *loader) checkTLS() {
 	if l.unread {
 		return
 	}
-	if _, err := l.cfg.trusted(); err != nil {
+	if _, err := l.cfg.trusted(t.CAFile); err != nil {
 		l.refuse("kafka.tls.ca_file", "%v", err)
 	}
 	if t.CertFile != "" && t.KeyFile != "" {
-		if _, err := l.cfg.clientCertificate(); err != nil {
+		if _, err := l.cfg.clientCertificate(t.CertFile, t.KeyFile); err != nil {
 			l.refuse("kafka.tls.cert_file", "%v", err)
 		}
 	}
@@ -198,8 +198,7 @@ func (l *loader) noEffect(path, needs, values string) {
 }
 
 // trusted reads the authorities; nil are those of the system.
-func (c *Config) trusted() (*x509.CertPool, error) {
-	file := c.settings.Kafka.TLS.CAFile
+func (c *Config) trusted(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -215,10 +214,9 @@ func (c *Config) trusted() (*x509.CertPool, error) {
 }
 
 // clientCertificate never quotes the key in its errors.
-func (c *Config) clientCertificate() (tls.Certificate, error) {
-	t := &c.settings.Kafka.TLS
+func (c *Config) clientCertificate(certFile, keyFile string) (tls.Certificate, error) {
 	var parts [2][]byte
-	for i, file := range []string{t.CertFile, t.KeyFile} {
+	for i, file := range []string{certFile, keyFile} {
 		content, err := c.readFile(file)
 		if err != nil {
 			return tls.Certificate{}, fmt.Errorf("read %s: %w; %s", file, cause(err), readable(err))
@@ -227,7 +225,7 @@ func (c *Config) clientCertificate() (tls.Certificate, error) {
 	}
 	certificate, err := tls.X509KeyPair(parts[0], parts[1])
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("read %s and %s: %w", t.CertFile, t.KeyFile, err)
+		return tls.Certificate{}, fmt.Errorf("read %s and %s: %w", certFile, keyFile, err)
 	}
 	return certificate, nil
 }

@@ -115,7 +115,7 @@ func exampleDefault(k key) string {
 		return "[]"
 	case k.def == "":
 		return `""`
-	case k.typ.Kind() == reflect.Int:
+	case k.typ.Kind() == reflect.Int, k.typ.Kind() == reflect.Float64:
 		return k.def
 	case k.typ.Kind() == reflect.Bool:
 		return k.def

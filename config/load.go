@@ -43,6 +43,7 @@ type Config struct {
 	Warnings []string // what is legal and probably not meant; never holds secrets
 
 	settings settings
+	tracing  tracingFromEnvironment
 	tables   []wal.Table
 	messages []string // prefixes
 	origins  map[string]origin

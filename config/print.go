@@ -106,6 +106,8 @@ func scalar(v reflect.Value, k key) string {
 		return strconv.FormatBool(v.Bool())
 	case reflect.Int:
 		return strconv.FormatInt(v.Int(), 10)
+	case reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
 	default:
 		return quote(literal(v.String()))
 	}

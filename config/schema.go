@@ -92,6 +92,12 @@ func describeValue(s *jsonschema.Schema, k key) {
 		}
 		s.AnyOf = []*jsonschema.Schema{{Type: "integer"}, {Type: "string", Pattern: reference}}
 		s.Type = ""
+	case reflect.Float64:
+		if f, err := strconv.ParseFloat(k.def, 64); err == nil {
+			s.Default = f
+		}
+		s.AnyOf = []*jsonschema.Schema{{Type: "number"}, {Type: "string", Pattern: reference}}
+		s.Type = ""
 	default:
 	}
 	if len(k.enum) == 0 {

@@ -18,9 +18,11 @@ type settings struct {
 
 	Maintenance maintenanceSettings `yaml:"maintenance" desc:"The connection that works on delivered rows, and its pace. See outbox[].retention and outbox[].mark."`
 
-	HTTP     httpSettings `yaml:"http" desc:"Health checks, metrics and status."`
-	Log      Log          `yaml:"log" desc:"Log on standard error."`
-	Pipeline string       `yaml:"pipeline" default:"default" desc:"Label on metrics and field in logs; tells several relays apart."`
+	HTTP    httpSettings    `yaml:"http" desc:"Health checks, metrics and status."`
+	Tracing tracingSettings `yaml:"tracing" desc:"Spans of delivered rows, sent to a collector by OTLP over HTTP. OTEL_EXPORTER_OTLP_* apply where a key is unset."`
+
+	Log      Log    `yaml:"log" desc:"Log on standard error."`
+	Pipeline string `yaml:"pipeline" default:"default" desc:"Label on metrics and field in logs; tells several relays apart."`
 }
 
 type postgresSettings struct {

@@ -217,7 +217,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	if len(c.Missing) > 0 {
 		add(HeaderMissing, strings.Join(c.Missing, ","))
 	}
-	return record.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: record.AutoPartition, Nth: rec.Nth, Row: rec.Row}
+	return record.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: record.AutoPartition, Nth: rec.Nth, Span: rec.Span, Row: rec.Row}
 }
 
 // short is the text of an error, fit for a header.

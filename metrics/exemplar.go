@@ -1,11 +1,12 @@
 package metrics
 
 import (
-	"strings"
+	"encoding/hex"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/tracing"
 )
 
 // exemplarEvery bounds what exemplars cost: a scrape takes the last one of each bucket anyway.
@@ -27,28 +28,10 @@ func (m *Metrics) exemplar(now time.Time, records []record.Record) (of *wal.Txn,
 			if h.Key != "traceparent" && h.Key != "ce_traceparent" {
 				continue
 			}
-			if trace, sampled := traceOf(string(h.Value)); sampled {
-				return r.Row.Txn, trace
+			if c, ok := tracing.ParseParent(h.Value); ok && c.Sampled() {
+				return r.Row.Txn, hex.EncodeToString(c.Trace[:])
 			}
 		}
 	}
 	return nil, ""
-}
-
-// traceOf reads a traceparent: the trace that it names, and whether that is recorded.
-func traceOf(parent string) (trace string, sampled bool) {
-	// 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01; later versions may go on after it
-	if len(parent) < 55 || len(parent) > 55 && (parent[55] != '-' || parent[:2] == "00") || parent[2] != '-' || parent[35] != '-' || parent[52] != '-' {
-		return "", false
-	}
-	trace, span, flags := parent[3:35], parent[36:52], parent[53:55]
-	for _, part := range []string{parent[:2], trace, span, flags} {
-		if strings.Trim(part, "0123456789abcdef") != "" {
-			return "", false
-		}
-	}
-	if strings.Trim(trace, "0") == "" || strings.Trim(span, "0") == "" || parent[:2] == "ff" {
-		return "", false
-	}
-	return trace, strings.Contains("13579bdf", flags[1:])
 }

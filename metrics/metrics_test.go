@@ -307,7 +307,7 @@ func TestDocumentation_ListsEveryMetricAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	known := described(append(m.own, newStatusCollector(fullStatus, "", "", ""), newMaintenanceCollector(nil))...)
+	known := described(append(m.own, newStatusCollector(fullStatus, "", "", ""), newMaintenanceCollector(nil), tracingCollector{})...)
 	fromClient := described(plugin)
 
 	documented := map[string]bool{}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/tracing"
 )
 
 // Two shards share a registry, and neither counts for the other.
@@ -56,5 +57,28 @@ func TestNewShards_AreToldApart(t *testing.T) {
 	}
 	if strings.Count(w.Body.String(), "\ngo_goroutines") != 1 {
 		t.Error("what is about the process is there more than once")
+	}
+}
+
+// Traces are the process's: all shards share the tracer, and its metric has no label shard.
+func TestTracing_IsCountedOnceInAProcess(t *testing.T) {
+	tracer := tracing.New(tracing.Config{}, nil)
+	tracer.Count(tracing.Sent, 3)
+	all := NewShards(Options{Pipeline: "orders"}, []int{0, 1})
+	all[0].WatchTracing(tracer)
+	got := gather(t, all[1])
+	for _, outcome := range tracing.Outcomes {
+		want := 0.0
+		if outcome == "sent" {
+			want = 3
+		}
+		if n := got.value(`tracing_spans_total{outcome="` + outcome + `"}`); n != want {
+			t.Errorf("%s: %v, want %v", outcome, n, want)
+		}
+	}
+	off := New(Options{Pipeline: "orders"})
+	off.WatchTracing(nil)
+	if _, there := gather(t, off)[`tracing_spans_total{outcome="sent"}`]; there {
+		t.Error("a relay without tracing has the metric")
 	}
 }

@@ -113,7 +113,7 @@ func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, 
 	p := c.plan
 	p.Tombstone = m.TombstoneOnEmpty
 	if p.Format = m.Value; p.Format == "" {
-		p.Format = orRaw(s.Preset.Value)
+		p.Format = format.OrRaw(s.Preset.Value)
 	}
 	p.quoteKey = m.Key == format.JSONString
 
@@ -154,13 +154,6 @@ func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, 
 
 // timeForms are those of which column.ParseTime may make something.
 var timeForms = []column.Form{column.FormText, column.FormScalar, column.FormInteger, column.FormNumber, column.FormJSON}
-
-func orRaw(name string) string {
-	if name == "" {
-		return format.Raw
-	}
-	return name
-}
 
 // headers compiles all headers after id and returns the names that are known. What is
 // configured replaces what is given otherwise under the same name, except the entries
@@ -314,7 +307,7 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 		Preset:   s.Preset.Name,
 		Roles:    make(map[string]string),
 		Topic:    topic,
-		Key:      orRaw(c.Key),
+		Key:      format.OrRaw(c.Key),
 		Value:    c.plan.Format,
 		Headers:  headers,
 		Uses:     c.uses,

@@ -1,6 +1,9 @@
 package router
 
-import "github.com/cdc-relay/cdc-relay/router/preset"
+import (
+	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/tracing"
+)
 
 // Config holds one Mapping per configured table, in the order of
 // postgres.Config.Tables.
@@ -9,6 +12,9 @@ type Config struct {
 
 	// RunID names this run in the records of connectors; empty: it has no name there.
 	RunID string
+
+	// Tracer has rows traced that bring a trace context; nil: contexts are passed on.
+	Tracer *tracing.Tracer
 }
 
 // Columns names the columns that have the roles of a mapping. Each is the name of a

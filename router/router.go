@@ -23,7 +23,7 @@ type Router struct {
 	plans   map[*wal.Relation]*plan
 	scratch []byte
 
-	positions bool // records get position headers
+	extras *record.Extras // what records get once they are made; nil: nothing
 
 	notices notices
 }
@@ -37,7 +37,7 @@ const maxScratch = 1 << 20
 // New parses the configuration. It reports everything that is wrong with it at
 // once, each as a *ConfigError (see ConfigErrors).
 func New(cfg Config) (*Router, error) {
-	r := &Router{plans: make(map[*wal.Relation]*plan)}
+	r := &Router{plans: make(map[*wal.Relation]*plan), extras: record.Traced(cfg.Tracer)}
 	var errs []error
 	for i, m := range cfg.Mappings {
 		parsed, err := newMapping(m, i)
@@ -78,8 +78,8 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	for i := n + 1; i < len(buf.Records); i++ {
 		buf.Records[i].Nth = uint8(i - n) // a row makes a handful
 	}
-	if r.positions {
-		record.AddPositions(buf, buf.Records[n:], row)
+	if r.extras != nil {
+		r.extras.Add(buf, buf.Records[n:], row, p.connector == nil)
 	}
 	if cap(r.scratch) > maxScratch {
 		r.scratch = nil
@@ -116,6 +116,13 @@ func asSchema(err error) error {
 	}
 	return &record.ColumnError{Column: column, Err: err}
 }
+
+// PositionHeaders has Route add the position headers. The end of the commit is
+// known once the commit was read: see Place.
+func (r *Router) PositionHeaders() { r.extras = r.extras.WithPositions() }
+
+// Traces reports whether rows may be traced.
+func (r *Router) Traces() bool { return r.extras.Traces() }
 
 // Check compiles the mapping of rel, which comes from the catalog, and says what
 // it made of the columns. Its errors are *ConfigError values, joined.

@@ -31,9 +31,9 @@ func (r *Router) Salvage(buf *record.Buffer, row *wal.Row) (record.Record, []str
 	}
 	missing := p.salvage(buf, row, &rec, &r.scratch)
 	rec.Headers = buf.TakeHeaders()
-	if r.positions {
+	if r.extras != nil {
 		one := []record.Record{rec}
-		record.AddPositions(buf, one, row)
+		r.extras.Add(buf, one, row, true)
 		rec = one[0]
 	}
 	return rec, missing

@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
-	"github.com/cdc-relay/cdc-relay/router/jsontext"
 	"github.com/cdc-relay/cdc-relay/router/preset"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/router/template"
@@ -60,11 +59,11 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 		fail("value", "there is no value format %q; use one of %s", m.Value, strings.Join(valueFormats[1:], ", "))
 	}
 	for r := range preset.RoleCount {
-		if err := checkSpec(m.Columns.column(r)); err != nil {
+		if err := column.CheckSpec(m.Columns.column(r)); err != nil {
 			fail("columns."+r.String(), "%w", err)
 		}
 	}
-	if err := checkSpec(m.Partition); err != nil {
+	if err := column.CheckSpec(m.Partition); err != nil {
 		fail("partition", "%w", err)
 	}
 	errs = append(errs, p.parseTopic()...)
@@ -88,15 +87,6 @@ var (
 
 func (m *mapping) configError(key string, err error) error {
 	return &ConfigError{Path: m.Path + "." + key, Err: err}
-}
-
-// checkSpec looks at the pointer of `column#/pointer`.
-func checkSpec(spec string) error {
-	if _, pointer := column.SplitPointer(spec); pointer != "" {
-		_, err := jsontext.ParsePointer(pointer)
-		return err
-	}
-	return nil
 }
 
 func (m *mapping) parseTopic() (errs []error) {
@@ -182,7 +172,7 @@ func (m *mapping) parseHeaders() (errs []error) {
 				errs = append(errs, m.configError(key, fmt.Errorf("header template %w", err)))
 			}
 		default:
-			if err := checkSpec(h.Source); err != nil {
+			if err := column.CheckSpec(h.Source); err != nil {
 				errs = append(errs, m.configError(key, err))
 			}
 		}
@@ -212,7 +202,7 @@ func (m *mapping) checkFields() (errs []error) {
 		case f.Column == "":
 			errs = append(errs, m.configError(key, advice.Give(errors.New("names no column"), "write one, as in type: event_type")))
 		default:
-			if err := checkSpec(f.Column); err != nil {
+			if err := column.CheckSpec(f.Column); err != nil {
 				errs = append(errs, m.configError(key, err))
 			}
 		}

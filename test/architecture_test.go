@@ -24,6 +24,7 @@ var arrows = map[string][]string{
 	"migrations": {},
 	"proof":      {"checkpoint", "fault", "replication/wal"},
 	"peer":       {},
+	"tracing":    {},
 	"advice":     {},
 	"loopback":   {},
 	"history":    {},
@@ -51,8 +52,8 @@ var arrows = map[string][]string{
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
 	"postgres/preflight/preflighttest": {"advice", "postgres/preflight"},
 
-	"router":                   {"advice", "fault", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
-	"router/record":            {"fault", "replication/wal"},
+	"router":                   {"advice", "fault", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "tracing", "wording"},
+	"router/record":            {"fault", "replication/wal", "tracing"},
 	"router/record/recordtest": {"router/record"},
 	"router/jsontext":          {},
 	"router/column":            {"advice", "fault", "replication/wal", "router/jsontext", "router/record", "wording"},
@@ -86,7 +87,9 @@ var arrows = map[string][]string{
 	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/record", "sink/kafka", "wording"},
 	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
-	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "replication/wal", "router", "router/record", "sink"},
+	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "sink", "tracing"},
+	"relay/traces":       {"deadletter", "replication/wal", "router/record", "sink", "tracing"},
+	"tracing/export":     {"tracing"},
 	"relay/retry":        {"replication/wal"},
 	"relay/rejected":     {"deadletter", "fault", "replication/wal", "router/record", "sink", "sink/topics"},
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
@@ -95,9 +98,9 @@ var arrows = map[string][]string{
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"docs", "fault", "history", "loopback", "relay/status", "tail", "ways"},
 	"tail":               {"replication/wal", "router/record"},
-	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
+	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events
 	"config/document":    {},
-	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
+	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
 	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "sink", "upkeep/records", "wording"},
 	"upkeep/records":     {"advice", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
@@ -119,7 +122,7 @@ var arrows = map[string][]string{
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "tail", "upkeep", "ways", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 
@@ -141,7 +144,9 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra":                     {"cmd/cdc-relay"},
 	"github.com/ory/dockertest":                  {"sandbox"},
 	"github.com/fergusstrange/embedded-postgres": {"sandbox"},
-	"net/http": {"admin", "metrics", "cmd/cdc-relay", "demo", "retention/export", "sandbox", "sandbox/objects", "sink/auth"}, // auth asks a token endpoint, an export watches the connections of the client for S3
+	"go.opentelemetry.io":                        {"tracing"},
+	"google.golang.org/protobuf":                 {"tracing"},
+	"net/http":                                   {"admin", "metrics", "cmd/cdc-relay", "demo", "retention/export", "sandbox", "sandbox/objects", "sink/auth", "tracing/export"}, // auth asks a token endpoint, an export watches the connections of the client for S3
 }
 
 // never are packages that nothing of the binary may import: with html/template reachable the

@@ -25,6 +25,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/tail"
+	"github.com/cdc-relay/cdc-relay/tracing"
+	"github.com/cdc-relay/cdc-relay/tracing/export"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
@@ -100,6 +102,17 @@ func (a *app) streamWith(ctx context.Context, cfg *config.Config, settings relay
 	return d.run(ctx)
 }
 
+// newExporter makes what sends the spans of the relays, and the tracer that they share; nil: no row
+// is traced.
+func newExporter(cfg *config.Config, settings relay.Config, log zerolog.Logger) (*export.Exporter, *tracing.Tracer) {
+	to, of := cfg.Tracing()
+	if to == nil {
+		return nil, nil
+	}
+	to.Resource.Version = settings.Version
+	return export.New(*to, of, log.With().Str("component", "tracing").Logger())
+}
+
 func listen(cfg admin.Config, log zerolog.Logger) (*admin.Server, error) {
 	if cfg.Listen == "" {
 		return nil, nil
@@ -127,6 +140,7 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 			return nil, nil, err
 		}
 		m.WatchMaintenance(jobs)
+		m.WatchTracing(settings.Router.Tracer)
 		return r, &served{m.Handler(r.Status), m.Timings}, nil
 	}
 	all := metrics.NewShards(options, own)
@@ -140,6 +154,7 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 		m.Watch(func() status.Status { return running.StatusOf(i) })
 	}
 	all[0].WatchMaintenance(jobs)
+	all[0].WatchTracing(settings.Router.Tracer)
 	return running, &served{all[0].Registry(), func() (ages, produce history.Buckets) {
 		for _, m := range all {
 			a, p := m.Timings()
@@ -179,6 +194,7 @@ type daemon struct {
 	serve   func(context.Context) error // nil: no HTTP
 	until   func(status.Status) bool    // the relay is stopped once that is so; nil: never
 	jobs    []*upkeep.Loop              // on delivered rows, while the slot is held
+	spans   *export.Exporter            // of traced rows; nil: none are
 	log     zerolog.Logger
 	notify  notifier
 
@@ -201,6 +217,7 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 	if pages {
 		passed = new(tail.Tail)
 	}
+	d.spans, settings.Router.Tracer = newExporter(cfg, settings, log)
 	r, shown, err := openPipeline(settings, cfg.OwnShards(), d.maintenance, passed, log)
 	if err != nil {
 		return nil, err
@@ -261,11 +278,17 @@ func (d *daemon) stream(ctx context.Context) error {
 	}
 
 	defer limitProcessors(len(d.cfg.OwnShards()))()
+	if d.spans != nil {
+		d.spans.Start()
+	}
 	d.notify.send("READY=1")
 	err := d.runUntil(intake, over)
 	endJobs() // also when the relay ended by itself
 	release()
 	group.Wait()
+	if d.spans != nil {
+		d.spans.Close(d.app.hurry)
+	}
 	if err = errors.Join(err, serveErr); err == nil {
 		d.sayStopped(d.relay.Status())
 	}

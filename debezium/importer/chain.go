@@ -172,7 +172,8 @@ func (c *conversion) unknownStep(s step) {
 	fate, text := NotCarried, fmt.Sprintf("the relay has no %s; what it changes in records is not changed, so look at whether consumers need it", className(s.class))
 	switch className(s.class) {
 	case "ActivateTracingSpan":
-		fate, text = NotNeeded, "works only with OpenTelemetry on the class path, and then writes span ids of its own"
+		c.tracing(s)
+		return
 	case "ByLogicalTableRouter":
 		text = "renames topics before or after the EventRouter; RegexRouter after the EventRouter does the same and is carried"
 	case "Filter", "ContentBasedRouter":
@@ -183,6 +184,33 @@ func (c *conversion) unknownStep(s step) {
 			c.remark(it, fate, "%s", text)
 		} else {
 			c.remark(it, fate, "belongs to the transform %s, which is left out", s.name)
+		}
+	}
+}
+
+// tracing carries ActivateTracingSpan over. The agent that it works with takes its endpoint from the
+// same variable.
+func (c *conversion) tracing(s step) {
+	c.root.at("tracing", "endpoint").set("${OTEL_EXPORTER_OTLP_ENDPOINT:-http://localhost:4318}",
+		"The transform "+s.name+" works only with OpenTelemetry's agent in the connector's process. If there was none, remove tracing.")
+	for _, it := range c.with(s.prefix()) {
+		switch name := strings.TrimPrefix(it.key, s.prefix()); {
+		case it.key == s.at.key:
+			c.remark(it, Carried, "tracing; spans have other names: `outbox TABLE` and `send TOPIC` in place of `db-log-write` and `debezium-read`, and headers stay as they are without OpenTelemetry")
+		case name == "tracing.with.context.field.only" && it.value == "false":
+			c.root.at("tracing", "sample").set("parent_or_ratio")
+			c.root.at("tracing", "ratio").set("1")
+			c.remark(it, Carried, "tracing.sample and tracing.ratio; lower the ratio where not all rows are to be traced")
+		case name == "tracing.with.context.field.only":
+			c.remark(it, Implied, "tracing.sample: parent, which also asks that the context says that the trace is recorded")
+		case name == "tracing.span.context.field" && it.value == "tracingspancontext":
+			c.remark(it, Implied, "the relay reads this column")
+		case name == "tracing.span.context.field":
+			c.remark(it, NotCarried, "the relay reads the column tracingspancontext, or a header traceparent")
+		case name == "tracing.operation.name":
+			c.remark(it, NotCarried, "spans have names of their own")
+		default:
+			c.remark(it, NotCarried, "is no option of ActivateTracingSpan that the relay has")
 		}
 	}
 }

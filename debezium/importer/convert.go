@@ -239,7 +239,7 @@ func (c *conversion) render() []byte {
 	var b strings.Builder
 	writeComment(&b, "", fmt.Sprintf("Imported from %s (%s).", oneLine(c.in.file), c.in.form))
 	c.summary(&b)
-	for _, section := range []string{"postgres", "outbox", "kafka", "relay", "pipeline"} {
+	for _, section := range []string{"postgres", "outbox", "kafka", "relay", "tracing", "pipeline"} {
 		n := c.root.find(section)
 		if n == nil {
 			continue

@@ -169,10 +169,10 @@ func (g *atLeastOnce) collect() ([]undelivered, error) {
 		f.p.left = len(partial.Failures)
 		next := 0
 		for _, failure := range partial.Failures {
-			f.p.f.acknowledged(f.p.records[next:failure.Index])
+			f.p.acknowledged(f.p.records[next:failure.Index])
 			next = failure.Index + 1
 		}
-		f.p.f.acknowledged(f.p.records[next:])
+		f.p.acknowledged(f.p.records[next:])
 		for _, failure := range partial.Failures {
 			if errors.Is(failure.Err, sink.ErrClosed) {
 				return nil, failure.Err
@@ -190,6 +190,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	records := make([]record.Record, len(run))
 	for i, u := range run {
 		records[i] = u.p.records[u.index]
+		d.m.traces.HandOver(u.p.spans, records[i:i+1])
 	}
 	var err error // written before answered is closed
 	answered := make(chan struct{})
@@ -210,7 +211,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	failed := 0
 	for i := range run {
 		if partial == nil || failed == len(partial.Failures) || partial.Failures[failed].Index != i {
-			run[i].p.f.acknowledged(run[i].p.records[run[i].index : run[i].index+1])
+			run[i].p.acknowledged(run[i].p.records[run[i].index : run[i].index+1])
 			g.durable(run[i].p)
 			continue
 		}
@@ -254,6 +255,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	if d.m.ev.ProduceRetried != nil {
 		d.m.ev.ProduceRetried(f.Reason)
 	}
+	d.m.traces.Failed(u.p.spans, &u.p.records[u.index], f.Class, f.Reason)
 	if row != nil && f.Class != sink.Retry {
 		d.m.monitor.BlockedAt(row, &u.p.records[u.index], d.Lineage(), f.Reason, err)
 	}
@@ -365,6 +367,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	d.m.Rejected.Reject(f.Reason, row.Relation.Qualified(), deadletter.RowOf(row), cause)
 	d.m.Rejected.Aside(f.Reason, row, cause)
 	if d.m.cfg.OnReject == SkipOnReject {
+		d.m.traces.Skipped(u.p.spans, rec, f.Reason)
 		rec.Topic = ""
 		u.p.f.skipped = true
 		g.durable(u.p)

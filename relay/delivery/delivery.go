@@ -175,6 +175,12 @@ func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, e
 	return d, d.takeOver(ctx)
 }
 
+// Close runs when the session waits for no answer any more.
+func (d *Delivery) Close(cause error) {
+	d.guarantee.Close(cause)
+	d.m.traces.Close(d.Rules().Fenced)
+}
+
 // Lineage is that of the server.
 func (d *Delivery) Lineage() wal.Lineage { return d.start.Origin.Lineage() }
 

@@ -47,7 +47,7 @@ func TestOpenRows_AreThoseOfTheLastTransaction(t *testing.T) {
 	}{
 		{rows(false, 1, 1), 0}, {rows(true), 0}, {rows(true, 1, 1), 2}, {rows(true, 1, 2), 1}, {rows(true, 1, 1, 2, 2, 2), 3},
 	} {
-		if got := openRows(c.batch); got != c.want {
+		if got := c.batch.OpenRows(); got != c.want {
 			t.Errorf("%d of %d rows, want %d", got, len(c.batch.Rows), c.want)
 		}
 	}

@@ -109,6 +109,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
 	m.rejections.forget(&rec)
+	m.traces.Committed(rec.Covers)
 	if at.Renew {
 		x.setPosition(true)
 	}
@@ -199,7 +200,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 		x.divide(last)
 		x.setPosition(false)
 	default:
-		x.advance(max(f.batch.Through, endBefore(rows, len(rows))))
+		x.advance(max(f.batch.Through, wal.EndBefore(rows, len(rows))))
 		x.setPosition(false)
 	}
 }
@@ -228,7 +229,7 @@ func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool)
 	if n > 0 {
 		x.sendRecords(f, records[:n])
 	}
-	x.advance(endBefore(f.batch.Rows, i))
+	x.advance(wal.EndBefore(f.batch.Rows, i))
 	x.setPosition(now)
 	return records[n:]
 }
@@ -246,15 +247,6 @@ func rowFrom(rows []wal.Row, commit wal.LSN) int {
 // unended reports whether a row's transaction continues after the batch.
 func (f *InFlight) unended(row *wal.Row) bool {
 	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
-}
-
-// endBefore is the end of what precedes a row in its batch.
-func endBefore(rows []wal.Row, i int) wal.LSN {
-	row := &rows[i-1]
-	if row.Outside() {
-		return row.Txn.Commit // it has no other
-	}
-	return row.Txn.End
 }
 
 func (x *exactlyOnce) Finish() {
@@ -324,6 +316,7 @@ func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
 			continue
 		}
 		for _, failure := range partial.Failures {
+			x.d.m.traces.Failed(f.p.spans, &f.p.records[failure.Index], sink.Retry, failure.Reason)
 			records = append(records, f.p.records[failure.Index])
 			failures = append(failures, failure)
 		}

@@ -149,6 +149,7 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 		}
 		d.m.Rejected.Reject(c.reason, row.Relation.Qualified(), deadletter.RowOf(row), c.err)
 		if d.m.cfg.OnReject == SkipOnReject {
+			d.m.traces.Skipped(f.buf.Spans, rec, c.reason)
 			continue
 		}
 		if err := d.park(rec); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/tracing"
 )
 
 // InFlight is a batch between the source and its acknowledgement.
@@ -39,7 +40,8 @@ type send struct {
 	f       *InFlight
 	seq     uint64
 	records []record.Record
-	left    int // records not durable; the deliverer's once the send failed
+	spans   []*tracing.Span // of the buffer; the deliverer may add to those
+	left    int             // records not durable; the deliverer's once the send failed
 }
 
 // Take makes an in-flight batch of a batch that has rows. Route is next.
@@ -56,7 +58,7 @@ func (d *Delivery) Entry(f *InFlight) checkpoint.Entry {
 	d.follow(f, f.buf.Records)
 	rows := f.batch.Rows
 	return checkpoint.Entry{
-		Rows: len(rows), Open: openRows(f.batch), Through: f.batch.Through,
+		Rows: len(rows), Open: f.batch.OpenRows(), Through: f.batch.Through,
 		First: f.commitOf(0), Last: f.commitOf(len(rows) - 1), Read: f.read,
 	}
 }
@@ -70,12 +72,13 @@ func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
 // sendRecords gives the sink the next records of a batch. Records of parked keys were replaced.
 func (d *Delivery) sendRecords(f *InFlight, records []record.Record) {
 	f.sent += len(records)
-	p := &send{f: f, seq: d.sends.count, records: records}
+	p := &send{f: f, seq: d.sends.count, records: records, spans: f.buf.Spans}
 	d.sends.count++
 	f.pending.Add(1)
 	if f.handed.IsZero() {
 		f.handed = time.Now()
 	}
+	d.m.traces.HandOver(p.spans, records)
 	d.produce(records, func(err error) { d.done(p, err) })
 }
 
@@ -90,7 +93,7 @@ func (d *Delivery) produce(records []record.Record, done func(error)) {
 // done runs on a goroutine of the sink, once for each Send.
 func (d *Delivery) done(p *send, err error) {
 	if err == nil {
-		p.f.acknowledged(p.records)
+		p.acknowledged(p.records)
 		p.f.finish()
 	} else {
 		d.sends.mu.Lock()
@@ -102,7 +105,8 @@ func (d *Delivery) done(p *send, err error) {
 
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
 // before the batch is finished.
-func (f *InFlight) acknowledged(records []record.Record) {
+func (p *send) acknowledged(records []record.Record) {
+	f := p.f
 	m, n := f.d.m, int64(len(records))
 	if n == 0 {
 		return
@@ -116,21 +120,7 @@ func (f *InFlight) acknowledged(records []record.Record) {
 	if m.ev.RecordsAcknowledged != nil {
 		m.ev.RecordsAcknowledged(records)
 	}
-}
-
-// openRows are the rows at the end of a batch whose transaction continues after it.
-func openRows(b *wal.Batch) int {
-	n := len(b.Rows)
-	switch {
-	case !b.Open || n == 0:
-		return 0
-	case b.Rows[0].Txn == b.Rows[n-1].Txn:
-		return n
-	}
-	for b.Rows[n-1].Txn == b.Rows[len(b.Rows)-1].Txn {
-		n--
-	}
-	return len(b.Rows) - n
+	m.traces.Acknowledged(p.spans, records)
 }
 
 // sent counts a Send as answered and wakes the deliverer.

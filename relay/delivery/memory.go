@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/relay/traces"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/rs/zerolog"
@@ -28,6 +29,7 @@ type Memory struct {
 
 	ends       knownEnd
 	rejections rejections
+	traces     *traces.Open
 	partial    partialTransaction
 	isolated   wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
 	history    wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
@@ -37,7 +39,7 @@ type Memory struct {
 // New returns the memory of a relay that starts. With a journal of the dead-letter topic keys
 // are parked.
 func New(cfg Config, routes *router.Router, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Memory {
-	m := &Memory{cfg: cfg, router: routes, monitor: monitor, ev: ev, log: log}
+	m := &Memory{cfg: cfg, router: routes, monitor: monitor, ev: ev, log: log, traces: traces.New(cfg.DeadLetterTopic)}
 	m.Rejected = rejected.Log{Out: log, Count: func(reason, table string, err error) {
 		monitor.RejectedRow(table)
 		if ev.RowRejected != nil {

@@ -70,6 +70,10 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 		f.buf.Records = append(f.buf.Records, d.letter(&rec, refused.Reason, rejection, missing...))
 		f.letters = append(f.letters, refused.Reason)
 	}
+	if d.m.cfg.OnReject == SkipOnReject && d.m.router.Traces() {
+		rec, _ := d.m.router.Salvage(f.buf, row)
+		d.m.traces.Skipped(f.buf.Spans, &rec, refused.Reason)
+	}
 	d.m.Rejected.Reject(refused.Reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
 	d.m.Rejected.Aside(refused.Reason, row, rejection)
 	return nil

@@ -152,3 +152,27 @@ type ColumnMeta struct {
 	ElemName string
 	ElemKind byte
 }
+
+// OpenRows counts the rows at the end of a batch whose transaction continues after it.
+func (b *Batch) OpenRows() int {
+	n := len(b.Rows)
+	switch {
+	case !b.Open || n == 0:
+		return 0
+	case b.Rows[0].Txn == b.Rows[n-1].Txn:
+		return n
+	}
+	for b.Rows[n-1].Txn == b.Rows[len(b.Rows)-1].Txn {
+		n--
+	}
+	return len(b.Rows) - n
+}
+
+// EndBefore is the end of what precedes a row in its batch.
+func EndBefore(rows []Row, i int) LSN {
+	row := &rows[i-1]
+	if row.Outside() {
+		return row.Txn.Commit // it has no other
+	}
+	return row.Txn.End
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/jsontext"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -23,6 +24,15 @@ func SplitPointer(spec string) (column, pointer string) {
 		return spec[:i], spec[i+1:]
 	}
 	return spec, ""
+}
+
+// CheckSpec looks at the pointer of `column#/pointer`.
+func CheckSpec(spec string) error {
+	if _, pointer := SplitPointer(spec); pointer != "" {
+		_, err := jsontext.ParsePointer(pointer)
+		return err
+	}
+	return nil
 }
 
 func Index(rel *wal.Relation, name string) int {

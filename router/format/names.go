@@ -11,3 +11,11 @@ const (
 	CloudEventsBinary = "cloudevents_binary" // the same in binary content mode
 	Eventuate         = "eventuate"          // the message object of Eventuate Tram
 )
+
+// OrRaw is a format's name; the empty one stands for Raw.
+func OrRaw(name string) string {
+	if name == "" {
+		return Raw
+	}
+	return name
+}

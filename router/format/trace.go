@@ -13,8 +13,8 @@ import (
 
 // The W3C trace context's headers.
 const (
-	TraceParent = "traceparent"
-	TraceState  = "tracestate"
+	TraceParent = record.TraceParent
+	TraceState  = record.TraceState
 )
 
 // AddTrace adds the trace context as headers.

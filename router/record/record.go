@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/tracing"
 )
 
 // AutoPartition leaves the choice of partition to the key.
@@ -27,6 +28,7 @@ type Record struct {
 	Timestamp time.Time // zero: the time of producing
 	Partition int32     // AutoPartition: murmur2 of the key, as the Java client does
 	Nth       uint8     // among the records of its row, from 0 on
+	Span      uint16    // its place in the buffer's Spans, from 1 on; zero: the record is not traced
 
 	// Row is where the record comes from, for errors and positions.
 	Row *wal.Row
@@ -37,6 +39,9 @@ type Record struct {
 // holds is near what Size says. Owned by one goroutine at a time.
 type Buffer struct {
 	Records []Record
+
+	// Spans are those of the records that are traced.
+	Spans []*tracing.Span
 
 	// headers and bytes are the chunks in use, the last of those below. A chunk that
 	// is full is replaced, never grown in place: records keep pointing into the one
@@ -109,6 +114,7 @@ func (b *Buffer) Reset() {
 	}
 	b.headerChunks.Release()
 	b.byteChunks.Release()
+	b.Spans = nil // whoever sent records may still hold it
 	b.headers, b.bytes, b.first, b.used, b.few = nil, nil, 0, 0, false
 }
 
