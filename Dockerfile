@@ -9,7 +9,7 @@ COPY . .
 ARG TARGETOS TARGETARCH
 ARG VERSION=dev COMMIT=unknown DATE=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath $(grep -v '^#' cmd/cdc-relay/gcflags) \
     -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" \
     -o /out/cdc-relay ./cmd/cdc-relay
 # For programs that look their user up; the image has no other.

@@ -54,6 +54,7 @@ GREMLINS_VERSION := v0.6.0
 GREMLINS := .bin/gremlins-$(GREMLINS_VERSION)
 
 MAX_BINARY_BYTES := 27000000
+GCFLAGS = $(shell grep -v '^\#' cmd/cdc-relay/gcflags)
 
 ##@ To begin with
 
@@ -90,7 +91,7 @@ test-ordinary: ## for root: all tests as an ordinary account, which is made, in 
 
 .PHONY: build
 build: ## the static binary, in .bin/cdc-relay
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o .bin/cdc-relay ./cmd/cdc-relay
+	CGO_ENABLED=0 $(GO) build -trimpath $(GCFLAGS) -ldflags '-s -w' -o .bin/cdc-relay ./cmd/cdc-relay
 	@size=$$(wc -c < .bin/cdc-relay); echo ".bin/cdc-relay: $$size bytes"; \
 	if [ $$size -ge $(MAX_BINARY_BYTES) ]; then echo "the binary must stay below $(MAX_BINARY_BYTES) bytes" >&2; exit 1; fi
 

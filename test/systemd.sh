@@ -48,7 +48,7 @@ mkdir -p "$work/build"
 ARCH=$(go env GOARCH)
 export ARCH
 package() { # package VERSION: its deb and rpm
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$1" -o "$work/build/cdc-relay" ./cmd/cdc-relay
+	CGO_ENABLED=0 go build -trimpath $(grep -v '^#' cmd/cdc-relay/gcflags) -ldflags "-s -w -X main.version=$1" -o "$work/build/cdc-relay" ./cmd/cdc-relay
 	sed "s|src: .bin/cdc-relay|src: $work/build/cdc-relay|" deploy/nfpm.yaml >"$work/nfpm.yaml"
 	grep -q "$work/build/cdc-relay" "$work/nfpm.yaml" || failed "deploy/nfpm.yaml no longer takes .bin/cdc-relay"
 	local kind

@@ -132,7 +132,17 @@ func measure(ctx context.Context, o options, chosen []suite) (found *Results, fa
 func (b *bench) findRelay(ctx context.Context) error {
 	if b.relay == "" {
 		b.binary = filepath.Join(b.dir, "cdc-relay")
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.binary, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
+		args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", b.binary}
+		flags, err := os.ReadFile("cmd/cdc-relay/gcflags")
+		if err != nil {
+			return fmt.Errorf("read the compiler's flags, in the root of the project: %w", err)
+		}
+		for line := range strings.Lines(string(flags)) {
+			if strings.HasPrefix(line, "-") {
+				args = append(args, strings.TrimSpace(line))
+			}
+		}
+		build := exec.CommandContext(ctx, "go", append(args, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")...)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build the relay: %w\n%s", err, out)
