@@ -99,6 +99,8 @@ type Config struct {
 	Delivered   func(*wal.Row) bool
 	DeliveredIn wal.Origin
 
+	SchemaRefresh time.Duration // how often latest schemas are looked at; defaults to 5m
+
 	Pipeline string // defaults to "default"
 	Version  string
 }

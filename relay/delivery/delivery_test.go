@@ -24,7 +24,7 @@ func memory(cfg Config) *Memory {
 	if cfg.Resume == nil {
 		cfg.Resume = new(resume.Config)
 	}
-	return New(cfg, nil, nil, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
+	return New(cfg, nil, nil, nil, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
 }
 
 // opened is a delivery of its first session.
@@ -72,9 +72,8 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, fault.ReasonSchema, shape + move + gap},
 		{Config{OnReject: DeadLetterOnReject}, fault.ReasonParkedKeysFull, move},
 	} {
-		tt.cfg.Resume = &resume.Config{Slot: "orders"}
-		d := opened(tt.cfg)
-		if got := d.skipHint(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
+		hints := rejected.Hints{Stops: tt.cfg.OnReject == StopOnReject, KeepsPositions: tt.cfg.KeepsPositions, Slot: "orders"}
+		if got := hints.Skip(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
 			t.Errorf("%+v, %s:\n%s\nwant\n%s", tt.cfg, tt.reason, got, tt.want)
 		}
 	}

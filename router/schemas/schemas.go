@@ -204,6 +204,15 @@ func (n *Need) Error() string {
 	return fmt.Sprintf("the schema of subject %s is not known yet", n.Subject)
 }
 
+// Key is the same for all that the answer to n is an answer to.
+func (n *Need) Key() any {
+	return struct {
+		table   *Table
+		subject string
+		id      uint32
+	}{n.table, n.Subject, n.ID}
+}
+
 // Latest reports whether the answer may be another one later.
 func (n *Need) Latest() bool { return n.Subject != "" && n.Version == 0 }
 
