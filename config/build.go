@@ -46,6 +46,7 @@ func (c *Config) Relay() relay.Config {
 		PositionHeaders:  r.PositionHeaders,
 		MaxInFlightBytes: int(r.MaxInFlightBytes),
 		DrainTimeout:     time.Duration(r.DrainTimeout),
+		SchemaRefresh:    time.Duration(c.settings.Kafka.Registry.Refresh),
 		Pipeline:         c.settings.Pipeline,
 	}
 }
@@ -144,6 +145,7 @@ func (c *Config) router() router.Config {
 	for i, o := range c.settings.Outbox {
 		m := o.mapping()
 		m.Path = fmt.Sprintf("outbox[%d]", i)
+		m.Schema = c.schema(&o)
 		if o.MessagePrefix != "" {
 			if m.Connector == nil {
 				m = router.ForMessages(m)
@@ -156,6 +158,9 @@ func (c *Config) router() router.Config {
 	out := router.Config{Mappings: append(tables, messages...)}
 	if slices.ContainsFunc(out.Mappings, func(m router.Mapping) bool { return m.Connector != nil }) {
 		out.RunID = runID
+	}
+	if c.registry != nil {
+		out.Registry = c.registry
 	}
 	return out
 }

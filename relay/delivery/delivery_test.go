@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -138,7 +139,7 @@ func TestOvertakes_IsWhatMayBeAheadOfTheLetter(t *testing.T) {
 		}, false},
 	} {
 		cfg := Config{OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic, Resume: new(resume.Config)}
-		d := &Delivery{m: New(cfg, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
+		d := &Delivery{m: New(cfg, nil, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
 		d.guarantee = &atLeastOnce{d}
 		f, own := &InFlight{d: d, buf: new(record.Buffer)}, letter
 		c.until(d, f, &own)
