@@ -29,7 +29,7 @@ import (
 // Relay is the configuration of the pipeline. Version is left to the caller.
 func (c *Config) Relay() relay.Config {
 	r := &c.settings.Relay
-	return relay.Config{
+	out := relay.Config{
 		Replication: c.replication(),
 		// A row has more columns than become a record, and bytea in hexadecimal.
 		Stream:           replication.Options{MaxRowBytes: max(int(c.settings.Relay.MaxRowBytes), 4*int(c.settings.Kafka.MaxMessageBytes))},
@@ -46,9 +46,12 @@ func (c *Config) Relay() relay.Config {
 		PositionHeaders:  r.PositionHeaders,
 		MaxInFlightBytes: int(r.MaxInFlightBytes),
 		DrainTimeout:     time.Duration(r.DrainTimeout),
-		SchemaRefresh:    time.Duration(c.settings.Kafka.Registry.Refresh),
 		Pipeline:         c.settings.Pipeline,
 	}
+	if c.registry != nil {
+		out.SchemaRefresh = time.Duration(c.settings.Kafka.Registry.Refresh)
+	}
+	return out
 }
 
 // HTTP is the configuration of the HTTP side. Listen is empty when it is off,

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/registry"
@@ -38,9 +39,18 @@ func (c *Config) schema(o *outboxSettings) schemas.Config {
 	out.Options = encode.Options{Kind: kind, Drop: s.UnknownFields == dropUnknown, Bytes: s.Bytes}
 	if s.File != "" {
 		text, _ := c.readFile(s.File)
-		out.Given = &encode.Schema{File: s.File, ID: uint32(s.ID), Kind: kind, Text: string(text)}
+		out.Given = &encode.Schema{File: s.File, ID: s.id(), Kind: kind, Text: string(text)}
 	}
 	return out
+}
+
+// id is zero for what is no number of a schema.
+func (s *schemaSettings) id() uint32 {
+	n, err := strconv.Atoi(s.ID)
+	if err != nil || n < 1 || n > maxID {
+		return 0
+	}
+	return uint32(n)
 }
 
 // checkSchemas looks at the keys of schemas and of the registry that has them.
@@ -61,7 +71,7 @@ func (l *loader) checkSchema(path string, o *outboxSettings) bool {
 			name string
 			set  bool
 		}{
-			{"subject", s.Subject != ""}, {"version", s.Version != latestVersion}, {"file", s.File != ""}, {"id", s.ID != 0},
+			{"subject", s.Subject != ""}, {"version", s.Version != latestVersion}, {"file", s.File != ""}, {"id", s.ID != ""},
 			{"unknown_fields", s.UnknownFields == dropUnknown}, {"bytes", s.Bytes != ""},
 		} {
 			if k.set {
@@ -81,12 +91,12 @@ func (l *loader) checkSchema(path string, o *outboxSettings) bool {
 		l.refuse(path+"version", "%q is not allowed; allowed: latest, or a number from 1 on", s.Version)
 	}
 	switch {
-	case s.File == "" && s.ID != 0:
+	case s.File == "" && s.ID != "":
 		l.noEffect(path+"id", path+"file", "the file with the schema")
 	case s.File == "":
 		return true
-	case s.ID < 1 || s.ID > maxID:
-		l.refuse(path+"id", "%d is not allowed with file; allowed: the number that the registry gave the schema, from 1 on", s.ID)
+	case s.id() == 0:
+		l.refuse(path+"id", "%q is not allowed with file; allowed: the number that the registry gave the schema, from 1 on", s.ID)
 	case s.Subject != "":
 		l.refuse(path+"subject", "has no effect beside file; leave one of them out")
 	case s.Version != latestVersion:
@@ -105,8 +115,13 @@ func (l *loader) checkRegistry(asks bool) {
 	l.checkSecret(path+"password", r.Password, r.PasswordFile, nil)
 	l.checkSecret(path+"token", "", r.TokenFile, nil)
 	if !asks {
-		if len(r.URL) > 0 {
-			l.noEffect(path+"url", "outbox[].value", format.Avro+" (or outbox[].schema.check: "+checkConfluent+")")
+		for _, o := range []pair{
+			{"url", strings.Join(r.URL, " ")}, {"username", r.Username}, {"password", string(r.Password)}, {"password_file", r.PasswordFile},
+			{"token_file", r.TokenFile}, {"tls.ca_file", r.TLS.CAFile}, {"tls.cert_file", r.TLS.CertFile}, {"tls.key_file", r.TLS.KeyFile},
+		} {
+			if o.Value != "" {
+				l.noEffect(path+o.Name, "outbox[].value", format.Avro+" (or outbox[].schema.check: "+checkConfluent+")")
+			}
 		}
 		return
 	}
