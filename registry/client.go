@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/loopback"
 	"github.com/cdc-relay/cdc-relay/router/encode"
 	"github.com/twmb/franz-go/pkg/sr"
@@ -46,8 +47,12 @@ type answer struct {
 	until time.Time // of a failure: so long nobody asks again
 }
 
-// remembers is how long a failure is the answer to further questions.
-const remembers = 10 * time.Second
+// How long a failure is the answer to further questions. Whoever waits for a registry that is away has
+// a back-off of its own.
+const (
+	remembers     = 10 * time.Second
+	remembersLost = time.Second
+)
 
 // maxPinned bounds the versions that are kept.
 const maxPinned = 1024
@@ -153,10 +158,14 @@ func (c *Client) look(key string, a *answer, look func(context.Context, *sr.Clie
 		a.err = c.explain("", err)
 	}
 	c.mu.Lock()
-	if a.err == nil || c.now().IsZero() {
+	if a.err == nil {
 		delete(c.asking, key)
 	} else {
-		a.until = c.now().Add(c.forgets)
+		forgets := c.forgets
+		if failure, ok := errors.AsType[*fault.Error](a.err); ok && failure.Kind == fault.KindRetry {
+			forgets = min(forgets, remembersLost)
+		}
+		a.until = c.now().Add(forgets)
 		c.dropOld()
 	}
 	c.mu.Unlock()
@@ -170,17 +179,6 @@ const maxLook = time.Minute
 func (c *Client) dropOld() {
 	for key, a := range c.asking {
 		if !a.until.IsZero() && !c.now().Before(a.until) {
-			delete(c.asking, key)
-		}
-	}
-}
-
-// Ask has the next question go to the registry, though it failed a moment ago.
-func (c *Client) Ask() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, a := range c.asking {
-		if !a.until.IsZero() {
 			delete(c.asking, key)
 		}
 	}
