@@ -136,7 +136,7 @@ func (c *Client) once(ctx context.Context, key string, look func(context.Context
 	if a == nil {
 		a = &answer{done: make(chan struct{})}
 		c.asking[key] = a
-		go c.look(key, a, look) // one that gives up must not end it for the others
+		go c.run(key, a, look) // one that gives up must not end it for the others
 	}
 	c.mu.Unlock()
 	select {
@@ -147,7 +147,7 @@ func (c *Client) once(ctx context.Context, key string, look func(context.Context
 	}
 }
 
-func (c *Client) look(key string, a *answer, look func(context.Context, *sr.Client) (any, error)) {
+func (c *Client) run(key string, a *answer, look func(context.Context, *sr.Client) (any, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxLook)
 	defer cancel()
 	cl, done, err := c.client()

@@ -244,7 +244,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	u.p.f.confirmBeforeRow(row)
 	err := rejected.Blocked(f.Reason, f.Err, row)
 	if row != nil && f.Class == sink.Rejected && d.m.cfg.OnReject == StopOnReject {
-		err.Err = d.m.hints.Skip(err.Commit, f.Reason, err.Err)
+		err.Err = d.m.hints.Past(err.Commit, f.Reason, err.Err)
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject && u.p.records[u.index].Topic == d.m.cfg.DeadLetterTopic {
 		err.Err = rejected.SetupMakes(f.Reason, err.Err)
@@ -299,7 +299,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		switch {
 		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
 		case reached == f.routed:
-			show(d.m.hints.Skip(deadletter.RowOf(row).Commit, reason, rejection))
+			show(d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		default:
 			show(d.m.hints.DeadLetter(reason, rejection))
 		}
@@ -312,7 +312,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		}
 		if reached != f.routed {
 			reached = f.routed
-			show(d.m.hints.Skip(deadletter.RowOf(row).Commit, reason, rejection))
+			show(d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		}
 		if err := d.s.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {
 			return err

@@ -74,7 +74,7 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 		{Config{OnReject: DeadLetterOnReject}, fault.ReasonParkedKeysFull, move},
 	} {
 		hints := rejected.Hints{Stops: tt.cfg.OnReject == StopOnReject, KeepsPositions: tt.cfg.KeepsPositions, Slot: "orders"}
-		if got := hints.Skip(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
+		if got := hints.Past(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
 			t.Errorf("%+v, %s:\n%s\nwant\n%s", tt.cfg, tt.reason, got, tt.want)
 		}
 	}

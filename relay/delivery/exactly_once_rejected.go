@@ -218,7 +218,7 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		return ErrIsolated
 	}
 	d.m.Rejected.Reject(reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
-	return x.blockAt(row, nil, reason, d.m.hints.Skip(deadletter.RowOf(row).Commit, reason, rejection))
+	return x.blockAt(row, nil, reason, d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 }
 
 // sendBefore sends what commits before the transaction of the row that is routed next.

@@ -15,10 +15,10 @@ type Hints struct {
 	Slot           string // whose rows they are
 }
 
-// Skip adds how to go on without the row; the advice that loses nothing comes first. The server skips
+// Past adds how to go on without the row; the advice that loses nothing comes first. The server skips
 // what commits before the position, so it has to lie after the start of the commit
 // record, and everything before the row has to be delivered.
-func (h Hints) Skip(commit wal.LSN, reason string, cause error) error {
+func (h Hints) Past(commit wal.LSN, reason string, cause error) error {
 	then := ""
 	if h.KeepsPositions { // else the slot would be ahead of its checkpoint
 		then = ", then `cdc-relay setup --accept-gap`"
