@@ -99,7 +99,7 @@ type Config struct {
 	Delivered   func(*wal.Row) bool
 	DeliveredIn wal.Origin
 
-	SchemaRefresh time.Duration // how often latest schemas are looked at; defaults to 5m
+	SchemaRefresh time.Duration // between two looks at the latest version of a schema; zero: that of relay/schemas
 
 	Pipeline string // defaults to "default"
 	Version  string
