@@ -123,6 +123,11 @@ func (l *loader) checkRegistry(asks bool) {
 				l.noEffect(path+o.Name, "outbox[].value", format.Avro+" (or outbox[].schema.check: "+checkConfluent+")")
 			}
 		}
+		for name, changed := range map[string]bool{"timeout": r.Timeout != l.usual().Kafka.Registry.Timeout, "refresh": r.Refresh != l.usual().Kafka.Registry.Refresh} {
+			if changed {
+				l.noEffect(path+name, path+"url", "the address of a registry")
+			}
+		}
 		return
 	}
 	if len(r.URL) == 0 {

@@ -33,11 +33,11 @@ func (r *Router) refused(buf *record.Buffer, row *wal.Row, err error) error {
 	case !ok:
 		return record.NewRowError(row, err)
 	case r.registry == nil:
-		return need
+		return need // to whoever detached it
 	}
 	answer, err := need.Ask(context.Background(), r.registry) // which has a timeout of its own
 	if err != nil {
-		return err
+		return &schemas.Unmet{Topic: need.Topic, Err: err}
 	}
 	answer.Learn()
 	return r.Route(buf, row)

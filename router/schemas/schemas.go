@@ -33,6 +33,9 @@ type Config struct {
 	Options encode.Options
 }
 
+// Varies reports whether a row may give other bytes later: the latest version encodes it.
+func (c *Config) Varies() bool { return c.Options.Kind != "" && c.Given == nil && c.Version == 0 }
+
 // DefaultSubject is Confluent's TopicNameStrategy.
 const DefaultSubject = "${topic}-value"
 
@@ -281,3 +284,12 @@ type Misfit struct {
 
 func (m *Misfit) Error() string { return m.cause.Error() }
 func (m *Misfit) Unwrap() error { return m.cause }
+
+// Unmet is what a registry answered in the place of a schema. The row is not at fault.
+type Unmet struct {
+	Topic string // of the row's record
+	Err   error
+}
+
+func (u *Unmet) Error() string { return u.Err.Error() }
+func (u *Unmet) Unwrap() error { return u.Err }
