@@ -297,6 +297,13 @@ func FuzzAvro(f *testing.F) {
 		if err != nil {
 			return
 		}
+		back, err := e.Decode(value)
+		if err != nil {
+			t.Fatalf("%q gives %x, which does not read back: %v", payload, value, err)
+		}
+		if twice, err := e.Append(nil, back); err != nil || !bytes.Equal(twice, value) {
+			t.Fatalf("%q gives %x, which reads back as %s, which gives %x, %v", payload, value, back, twice, err)
+		}
 		library, err := cache.Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -314,4 +321,55 @@ func FuzzAvro(f *testing.F) {
 			t.Fatalf("%q gives %x, and the library %x, %v", payload, value[5:], again, err)
 		}
 	})
+}
+
+// FuzzAvroSchema: a schema of any text is refused or made ready, and then any payload is refused or
+// read back.
+func FuzzAvroSchema(f *testing.F) {
+	for _, text := range []string{order, field(`"int"`), field(`["null", "R"]`), `"string"`, `{"type": "enum", "name": "E", "symbols": ["A"]}`, field(`{"type": "fixed", "name": "F", "size": 2, "logicalType": "decimal", "precision": 3}`)} {
+		f.Add(text, []byte(placed))
+		f.Add(text, []byte(`{"f": 1}`))
+	}
+	f.Fuzz(func(t *testing.T, text string, payload []byte) {
+		e, err := Compile(Schema{Kind: Avro, Text: text, References: []Reference{customer}}, Options{Kind: Avro, Bytes: Latin1})
+		if err != nil {
+			return
+		}
+		value, err := e.Append(nil, payload)
+		if err != nil {
+			return
+		}
+		if _, err := e.Decode(value); err != nil {
+			t.Fatalf("by %s %q gives %x, which does not read back: %v", text, payload, value, err)
+		}
+	})
+}
+
+// What the schemas of other producers have: the library takes it, and so does the walk.
+func TestAvro_TakesTheSchemasThatTheLibraryTakes(t *testing.T) {
+	for _, text := range []string{
+		`{"type": "record", "name": "a.b.R", "doc": "d", "aliases": ["Q"], "fields": [{"name": "f", "type": {"type": "int"}, "order": "ignore", "doc": "x"}]}`,
+		`{"type": "record", "name": "R", "namespace": "n", "fields": [{"name": "f", "type": {"type": "record", "name": "S", "namespace": "", "fields": []}, "default": {}}, {"name": "g", "type": ["null", "S", "R"]}]}`,
+		`{"type": "error", "name": "R", "fields": [{"name": "f", "type": ["int", "null"], "default": 3}, {"name": "m", "type": {"type": "map", "values": {"type": "array", "items": "double"}}, "default": {"a": [1, 2.5]}}]}`,
+		`{"type": "record", "name": "R", "fields": [{"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"], "default": "A"}, "default": "B"}, {"name": "x", "type": {"type": "fixed", "name": "F", "size": 2}, "default": "\u0000\u00ff"}, {"name": "u", "type": "E", "default": "A"}]}`,
+		`["null", "string"]`, `{"type": "long", "logicalType": "timestamp-millis"}`, `"boolean"`,
+	} {
+		if _, err := avro.Parse(text); err != nil {
+			t.Errorf("the library refuses %s: %v", text, err)
+		}
+		if _, err := Compile(Schema{Kind: Avro, Text: text}, Options{Kind: Avro, Bytes: Latin1}); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{
+		`{"type": "record", "name": "R", "fields": [{"name": "f", "type": "int", "default": "x"}]}`, `{"type": "record", "name": "1R", "fields": []}`,
+		`{"type": "record", "name": "R", "fields": [{"name": "f", "type": "int"}, {"name": "f", "type": "int"}]}`, `["int", "int"]`, `[["int"]]`, `"Unknown"`, `{"type": "enum", "name": "E", "symbols": ["A", "A"]}`, `{"type": "array"}`, `7`,
+	} {
+		if _, err := avro.Parse(text); err == nil {
+			t.Errorf("the library takes %s", text)
+		}
+		if _, err := Compile(Schema{Kind: Avro, Text: text}, Options{Kind: Avro, Bytes: Latin1}); err == nil {
+			t.Errorf("taken: %s", text)
+		}
+	}
 }
