@@ -62,7 +62,7 @@ func (r *Router) Decode(table int, value []byte) (schema string, json []byte, er
 
 // schema compiles what the mapping needs of schemas.
 func (c *compiler) schema() {
-	t := c.mapping.schemas
+	t := c.schemas
 	if t == nil {
 		return
 	}

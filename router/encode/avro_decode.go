@@ -86,8 +86,9 @@ func (r *avroReader) value(dst []byte, a *avroType, depth int) []byte {
 		return append(r.blocks(append(dst, '{'), func(dst []byte) []byte {
 			return r.value(append(quoted(dst, string(r.take(r.long()))), ':'), a.inner, depth+1)
 		}), '}')
+	default:
+		return r.leaf(dst, a)
 	}
-	return r.leaf(dst, a)
 }
 
 // blocks reads what arrays and maps consist of.
@@ -154,11 +155,12 @@ func (r *avroReader) leaf(dst []byte, a *avroType) []byte {
 
 // timeText is a time as payloads have it.
 func (a *avroType) timeText(v int64) string {
-	switch {
-	case a.form == formDate:
+	switch a.form {
+	case formDate:
 		return time.Unix(0, 0).UTC().AddDate(0, 0, int(v)).Format(time.DateOnly)
-	case a.form == formTime:
+	case formTime:
 		return time.Unix(0, 0).UTC().Add(time.Duration(v) * time.Duration(1e9/a.per)).Format("15:04:05.999999999")
+	default:
 	}
 	seconds, rest := v/a.per, v%a.per
 	at := time.Unix(seconds, rest*(1e9/a.per)).UTC()

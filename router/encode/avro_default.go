@@ -100,6 +100,7 @@ func appendDefaultMembers(dst []byte, t *avroType, v map[string]any, depth int) 
 			}
 		}
 		return dst, nil
+	default:
+		return dst, errDefault
 	}
-	return dst, errDefault
 }

@@ -47,10 +47,10 @@ func (b *avroBody) walk(dst []byte, a *avroType, t *tape, i uint32) ([]byte, uin
 		}
 	default:
 		var err error
-		switch {
-		case n.kind == number:
+		switch n.kind {
+		case number:
 			dst, err = a.fromNumber(dst, t.raw(n))
-		case n.kind == text:
+		case text:
 			value := t.raw(n)
 			if n.escaped {
 				b.scratch = t.plain(b.scratch[:0], n)
@@ -244,8 +244,9 @@ func (a *avroType) fromNumber(dst, written []byte) ([]byte, error) {
 		return appendDouble(dst, v), nil
 	case formDecimal:
 		return a.appendDecimal(dst, written)
+	default:
+		return dst, a.unlike(number)
 	}
-	return dst, a.unlike(number)
 }
 
 func (a *avroType) fromText(dst, value []byte) ([]byte, error) {
@@ -269,8 +270,9 @@ func (a *avroType) fromText(dst, value []byte) ([]byte, error) {
 		return a.appendDecimal(dst, value)
 	case formDate, formTime, formTimestamp:
 		return a.appendTime(dst, value)
+	default:
+		return dst, a.unlike(text)
 	}
-	return dst, a.unlike(text)
 }
 
 func (a *avroType) appendBytes(dst, value []byte) ([]byte, error) {
@@ -351,8 +353,9 @@ func (a *avroType) appendTime(dst, value []byte) ([]byte, error) {
 	case formTime:
 		since := at.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC))
 		return appendLong(dst, int64(since)/(1e9/a.per)), nil
+	default:
+		return a.appendStamp(dst, at)
 	}
-	return a.appendStamp(dst, at)
 }
 
 func (a *avroType) appendStamp(dst []byte, at time.Time) ([]byte, error) {

@@ -32,11 +32,11 @@ func parse(written []byte) (d decimal, ok bool) {
 	d.digits = make([]byte, 0, 32)
 	point := false
 	for i, c := range written {
-		switch {
-		case c == '.':
+		switch c {
+		case '.':
 			point = true
 			continue
-		case c == 'e' || c == 'E':
+		case 'e', 'E':
 			e, err := strconv.Atoi(string(written[i+1:]))
 			if err != nil || e > maxExponent || e < -maxExponent {
 				return d, false
