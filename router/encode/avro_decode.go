@@ -182,7 +182,7 @@ func (a *avroType) bytesText(dst, p []byte) []byte {
 		if len(p) > 0 && p[0]&0x80 != 0 {
 			v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(p))))
 		}
-		return append(dst, new(big.Rat).SetFrac(v, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(a.scale)), nil)).FloatString(a.scale)...)
+		return appendPoint(dst, v.String(), a.scale)
 	case a.base64:
 		return quoted(dst, base64.StdEncoding.EncodeToString(p))
 	}
@@ -191,4 +191,19 @@ func (a *avroType) bytesText(dst, p []byte) []byte {
 		runes[i] = rune(c)
 	}
 	return quoted(dst, string(runes))
+}
+
+// appendPoint writes a whole number with a point before its last digits.
+func appendPoint(dst []byte, digits string, scale int) []byte {
+	if digits[0] == '-' {
+		dst, digits = append(dst, '-'), digits[1:]
+	}
+	if missing := scale + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	dst = append(dst, digits[:len(digits)-scale]...)
+	if scale > 0 {
+		dst = append(append(dst, '.'), digits[len(digits)-scale:]...)
+	}
+	return dst
 }
