@@ -10,6 +10,7 @@ ARG TARGETOS TARGETARCH
 ARG VERSION=dev COMMIT=unknown DATE=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath \
+    -gcflags='github.com/aws/...=-l' -gcflags='google.golang.org/protobuf/...=-l' \
     -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" \
     -o /out/cdc-relay ./cmd/cdc-relay
 # For programs that look their user up; the image has no other.

@@ -55,6 +55,10 @@ GREMLINS := .bin/gremlins-$(GREMLINS_VERSION)
 
 MAX_BINARY_BYTES := 27000000
 
+# Libraries that no row passes are not inlined, which takes 0.6 MB off the binary. Dockerfile and
+# deploy/release/release.sh have the same.
+SMALL := -gcflags='github.com/aws/...=-l' -gcflags='google.golang.org/protobuf/...=-l'
+
 ##@ To begin with
 
 .PHONY: help
@@ -90,7 +94,7 @@ test-ordinary: ## for root: all tests as an ordinary account, which is made, in 
 
 .PHONY: build
 build: ## the static binary, in .bin/cdc-relay
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o .bin/cdc-relay ./cmd/cdc-relay
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' $(SMALL) -o .bin/cdc-relay ./cmd/cdc-relay
 	@size=$$(wc -c < .bin/cdc-relay); echo ".bin/cdc-relay: $$size bytes"; \
 	if [ $$size -ge $(MAX_BINARY_BYTES) ]; then echo "the binary must stay below $(MAX_BINARY_BYTES) bytes" >&2; exit 1; fi
 

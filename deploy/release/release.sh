@@ -49,7 +49,7 @@ for os in linux darwin; do
 		name=cdc-relay_${version}_${os}_${arch}
 		folder=$work/$os-$arch/$name
 		mkdir -p "$folder/deploy"
-		GOOS=$os GOARCH=$arch go build -trimpath -ldflags "-s -w -X main.version=$version -X main.commit=$commit -X main.date=$date" -o "$folder/cdc-relay" ./cmd/cdc-relay
+		GOOS=$os GOARCH=$arch go build -trimpath -gcflags='github.com/aws/...=-l' -gcflags='google.golang.org/protobuf/...=-l' -ldflags "-s -w -X main.version=$version -X main.commit=$commit -X main.date=$date" -o "$folder/cdc-relay" ./cmd/cdc-relay
 		cp -R LICENSE README.md CHANGELOG.md cdc-relay.example.yaml docs "$folder/"
 		cp -R deploy/systemd deploy/observability "$folder/deploy/"
 		find "$folder" -type d -exec chmod 755 {} + -o -type f -exec chmod 644 {} +
