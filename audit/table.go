@@ -138,7 +138,7 @@ func (w *work) rows(ctx context.Context, table uint8, s *side) error {
 		if !entry.ID.Sampled(w.sample) {
 			return nil
 		}
-		entry.Content = w.hasher.Content(rec.Key, rec.Value, rec.Headers)
+		entry.Content = w.hasher.Content(rec.Key, w.value(rec.Value), rec.Headers)
 		if entry.Topic, err = w.topics.Of(rec.Topic); err != nil {
 			return err
 		}

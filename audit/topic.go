@@ -146,7 +146,7 @@ func (w *work) record(topic uint16, m *topics.Message) error {
 		return nil
 	}
 	w.result.Records++
-	entry.Content = w.hasher.Content(m.Key, m.Value, m.Headers)
+	entry.Content = w.hasher.Content(m.Key, w.value(m.Value), m.Headers)
 	entry.Topic, entry.Partition, entry.Offset = topic, m.Partition, m.Offset
 	for _, h := range m.Headers {
 		switch h.Key {

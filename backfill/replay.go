@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
@@ -277,7 +278,11 @@ func (r *replay) elsewhere(row *wal.Row) bool {
 
 func (r *replay) topicOf(row *wal.Row) (string, error) {
 	r.buf.Reset()
-	if err := r.routes.Route(&r.buf, row); err != nil {
+	err := r.routes.Route(&r.buf, row)
+	if need, ok := errors.AsType[*schemas.Unmet](err); ok { // its topic is known all the same
+		return need.Topic, nil
+	}
+	if err != nil {
 		return "", err
 	}
 	if len(r.buf.Records) == 0 {

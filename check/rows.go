@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 )
 
 // checkedRows is how many of a table's newest rows are routed on trial.
@@ -158,7 +159,12 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 	var buf record.Buffer
 	for n, row := range rows {
 		buf.Reset()
-		if err := routes.Route(&buf, row); err != nil {
+		err := routes.Route(&buf, row)
+		if unmet, ok := errors.AsType[*schemas.Unmet](err); ok {
+			d.unmet(table, unmet)
+			return
+		}
+		if err != nil {
 			t.rejected++
 			refused, ok := errors.AsType[*record.RowError](err)
 			t.rejections[rejectedRows{explain.Rejection(err), ok && refused.Reason == fault.ReasonSchema}]++
@@ -173,12 +179,45 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 		if record.Key == nil {
 			t.nullKeys++
 		}
+		if n == 0 {
+			d.schema(i, table, routes, record.Value)
+		}
 		if n == 0 && d.options.ShowRecords {
 			d.show(table, record)
 		}
 	}
 	d.outcome(table, t)
 	d.measure(ctx, table, made, slices.Sorted(maps.Keys(t.topics)))
+}
+
+// unmet tells what keeps the schema of a table's rows from being used.
+func (d *doctor) unmet(table preflight.CheckedTable, unmet *schemas.Unmet) {
+	failure, ok := errors.AsType[*fault.Error](unmet)
+	if !ok {
+		d.add("registry.connection", advice.Fail, "run the check again", "%s: %v", table.Table, unmet)
+		return
+	}
+	name := "registry.connection"
+	switch failure.Reason {
+	case fault.ReasonRegistryRefused:
+		name = "registry.auth"
+	case fault.ReasonUnknownSubject:
+		name = "registry.subject"
+	case fault.ReasonSchemaUnusable:
+		name = "registry.schema"
+	}
+	seen, next := failure.Apart()
+	d.add(name, advice.Fail, next, "%s: %s; its rows would wait (reason %s)", table.Table, seen, failure.Reason)
+}
+
+// schema tells by which schema the newest row is encoded.
+func (d *doctor) schema(i int, table preflight.CheckedTable, routes *router.Router, value []byte) {
+	if value == nil {
+		return
+	}
+	if schema, _, err := routes.Decode(i, value); err == nil && schema != "" {
+		d.ok("registry.schema", "%s: %s", table.Table, schema)
+	}
 }
 
 // show keeps a record beyond the buffer that it was made in.

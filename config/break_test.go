@@ -211,6 +211,18 @@ var wrongTexts = map[string][]string{
 	"maintenance.url":                  {"http://shop", "postgres://relay@localhost/shop?sslmode=maybe", "postgres://relay@localhost/shop"},
 	"maintenance.password":             {"secret"},
 	"maintenance.password_file":        {"/no/such/file"},
+	"outbox.schema.subject":            {"${a|shout}", "${topic}"},
+	"outbox.schema.version":            {"0", "newest", "-1", "3"},
+	"outbox.schema.file":               {"/no/such/file"},
+	"outbox.schema.id":                 {"7", "0"},
+	"kafka.registry.url":               {"registry:8081", "https://registry:8081", "{a: b}"},
+	"kafka.registry.username":          {"relay"},
+	"kafka.registry.password":          {"secret"},
+	"kafka.registry.password_file":     {"/no/such/file"},
+	"kafka.registry.token_file":        {"/no/such/file"},
+	"kafka.registry.tls.ca_file":       {"/no/such/file"},
+	"kafka.registry.tls.cert_file":     {"/no/such/file"},
+	"kafka.registry.tls.key_file":      {"/no/such/file"},
 	"maintenance.also_wait_for":        {"other", "[Bad]", "{a: b}"},
 }
 

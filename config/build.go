@@ -29,7 +29,7 @@ import (
 // Relay is the configuration of the pipeline. Version is left to the caller.
 func (c *Config) Relay() relay.Config {
 	r := &c.settings.Relay
-	return relay.Config{
+	out := relay.Config{
 		Replication: c.replication(),
 		// A row has more columns than become a record, and bytea in hexadecimal.
 		Stream:           replication.Options{MaxRowBytes: max(int(c.settings.Relay.MaxRowBytes), 4*int(c.settings.Kafka.MaxMessageBytes))},
@@ -48,6 +48,10 @@ func (c *Config) Relay() relay.Config {
 		DrainTimeout:     time.Duration(r.DrainTimeout),
 		Pipeline:         c.settings.Pipeline,
 	}
+	if c.registry != nil {
+		out.SchemaRefresh = time.Duration(c.settings.Kafka.Registry.Refresh)
+	}
+	return out
 }
 
 // HTTP is the configuration of the HTTP side. Listen is empty when it is off,
@@ -144,6 +148,7 @@ func (c *Config) router() router.Config {
 	for i, o := range c.settings.Outbox {
 		m := o.mapping()
 		m.Path = fmt.Sprintf("outbox[%d]", i)
+		m.Schema = c.schema(&o)
 		if o.MessagePrefix != "" {
 			if m.Connector == nil {
 				m = router.ForMessages(m)
@@ -156,6 +161,9 @@ func (c *Config) router() router.Config {
 	out := router.Config{Mappings: append(tables, messages...)}
 	if slices.ContainsFunc(out.Mappings, func(m router.Mapping) bool { return m.Connector != nil }) {
 		out.RunID = runID
+	}
+	if c.registry != nil {
+		out.Registry = c.registry
 	}
 	return out
 }

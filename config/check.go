@@ -27,6 +27,7 @@ func (l *loader) check() {
 	l.checkTables()
 	l.checkShards()
 	l.checkKafka()
+	l.checkSchemas()
 	l.checkRelay()
 	l.checkRetention()
 	l.checkHTTP()

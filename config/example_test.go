@@ -133,6 +133,7 @@ func normal(c *Config) settings {
 		o.Headers, o.ValueFields = append(templatePairs{}, o.Headers...), append(pairs{}, o.ValueFields...)
 	}
 	s.Postgres.PasswordCommand = append([]string{}, s.Postgres.PasswordCommand...)
+	s.Kafka.Registry.URL = append([]string{}, s.Kafka.Registry.URL...)
 	s.Kafka.Brokers = append([]string{}, s.Kafka.Brokers...)
 	s.Kafka.OAuth.Extensions = append(pairs{}, s.Kafka.OAuth.Extensions...)
 	s.Kafka.CreateTopics.Config = append(pairs{}, s.Kafka.CreateTopics.Config...)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config/document"
+	"github.com/cdc-relay/cdc-relay/registry"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -50,6 +51,7 @@ type Config struct {
 	blank    map[string]origin            // keys of the file without a value, which are as if not there
 	doc      *document.Document           // for excerpts; nil without a file
 	readFile func(string) ([]byte, error) // also looks at $CREDENTIALS_DIRECTORY
+	registry *registry.Client             // nil without one
 }
 
 // Found is the file that Load takes when none is named; empty: there is none.

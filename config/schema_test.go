@@ -72,7 +72,7 @@ func TestSchema_RefusesMistakes(t *testing.T) {
 		"relay: {drain_timeout: 30}",
 		"relay: {max_in_flight_bytes: 32}",
 		"outbox: [{preset: auto}]",
-		"outbox: [{table: t, value: avro}]",
+		"outbox: [{table: t, value: xml}]",
 		"kafka: {tls: {enabled: 1}}",
 		"log: {level: loud}",
 		"kafka: {create_topics: {partitions: twelve}}",

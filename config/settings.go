@@ -48,17 +48,28 @@ type outboxSettings struct {
 	TopicRegex        string            `yaml:"topic_regex" desc:"Must match the whole route value and name the group routedByValue; a value that does not match is the topic itself."`
 	Headers           templatePairs     `yaml:"headers" desc:"Further record headers: name: column or template."`
 	Key               string            `yaml:"key" default:"raw" enum:"raw,json_string" desc:"Format of the key."`
-	Value             string            `yaml:"value" enum:"raw,json_string,envelope,merged,cloudevents,cloudevents_binary,eventuate" desc:"Format of the value. raw: the payload's own bytes. Empty: the preset's, which is raw for all but eventuate-tram."`
+	Value             string            `yaml:"value" enum:"raw,json_string,envelope,merged,cloudevents,cloudevents_binary,eventuate,avro" desc:"Format of the value. raw: the payload's own bytes. avro: by a schema, which schema says. Empty: the preset's, which is raw for all but eventuate-tram."`
 	ValueFields       pairs             `yaml:"value_fields" desc:"Columns that envelope and merged take up, and extension attributes of cloudevents: field: column."`
 	CloudEventsSource string            `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which is the same for two databases."`
 	Partition         string            `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
 	TombstoneOnEmpty  bool              `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
+	Schema            schemaSettings    `yaml:"schema" desc:"With value: avro: which schema. With value: raw: whether the payload is checked."`
 	Retention         retentionSettings `yaml:"retention" desc:"What run and cdc-relay retention --once do with delivered rows when they are old."`
 
 	Marking markSettings    `yaml:"mark" desc:"Column that run and cdc-relay mark --once set on delivered rows, for whoever reads it."`
 	Rejects rejectsSettings `yaml:"rejects" desc:"Columns in which the same job says of a row that it was rejected and is a dead letter."`
 
 	Debezium templatePairs `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any of them records equal Debezium's byte for byte, and only keys that Debezium's options do not decide may be set beside them."`
+}
+
+type schemaSettings struct {
+	Check         string   `yaml:"check" default:"none" enum:"none,confluent" desc:"With value: raw. confluent: a payload that does not begin with a zero byte and the number of a schema of kafka.registry is a rejected row."`
+	Subject       template `yaml:"subject" desc:"Subject whose schema encodes the row: ${topic} is the record's topic, other names are columns. Empty: ${topic}-value."`
+	Version       string   `yaml:"version" default:"latest" desc:"Version of the subject: latest, or a number, with which an event gives equal bytes whenever it is sent."`
+	File          string   `yaml:"file" desc:"Instead of subject: file with the schema, .avsc. Needs id; no registry is asked."`
+	ID            string   `yaml:"id" desc:"With file: the schema's number in the registry."`
+	UnknownFields string   `yaml:"unknown_fields" default:"reject" enum:"reject,drop" desc:"What a member of the payload does that the schema does not have. reject: it makes the row a rejected one; drop: it is left out."`
+	Bytes         string   `yaml:"bytes" enum:"base64,latin1" desc:"How the payload writes what the schema has as bytes or fixed. Needed if it has some; decimals and UUIDs need nothing."`
 }
 
 type retentionSettings struct {
@@ -127,7 +138,25 @@ type kafkaSettings struct {
 	Compression     string               `yaml:"compression" default:"snappy" enum:"none,gzip,snappy,lz4,zstd" desc:"Compression of record batches."`
 	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. With 0s, none while the relay is caught up, and up to 15 ms in a backlog."`
 	MaxMessageBytes size                 `yaml:"max_message_bytes" default:"1MiB" desc:"Largest record and batch; at most the limit of brokers and topics."`
+	Registry        registrySettings     `yaml:"registry" desc:"Schema registry for outbox[].schema: that of Confluent, Redpanda, Karapace, or Apicurio at …/apis/ccompat/v7."`
 	CreateTopics    createTopicsSettings `yaml:"create_topics" desc:"Make missing topics at their first record."`
+}
+
+type registrySettings struct {
+	URL          []string            `yaml:"url" desc:"Address of its API, with https, or several of one registry. http with credentials only to loopback, or with kafka.insecure."`
+	Username     string              `yaml:"username" desc:"User of basic authentication."`
+	Password     secret              `yaml:"password" desc:"With username: password. Better kept in password_file or ${NAME}."`
+	PasswordFile string              `yaml:"password_file" desc:"With username: file that holds the password; read again at each request."`
+	TokenFile    string              `yaml:"token_file" desc:"Instead of username: file that holds a bearer token; read again at each request."`
+	Timeout      duration            `yaml:"timeout" default:"5s" desc:"How long a request may take."`
+	Refresh      duration            `yaml:"refresh" default:"5m" desc:"How often subjects are looked at of which the latest version counts. A row that does not fit is a reason to look at once."`
+	TLS          registryTLSSettings `yaml:"tls" desc:"TLS to the registry. Files are read again for every connection."`
+}
+
+type registryTLSSettings struct {
+	CAFile   string `yaml:"ca_file" desc:"PEM file of the authorities to trust. Empty: the system's."`
+	CertFile string `yaml:"cert_file" desc:"PEM file of the client certificate."`
+	KeyFile  string `yaml:"key_file" desc:"PEM file of the client certificate's key."`
 }
 
 type tlsSettings struct {

@@ -288,12 +288,12 @@ func TestDebezium_NoticesWhatItDropsAndBlanks(t *testing.T) {
 	for name, c := range map[string]struct {
 		settings debezium.Config
 		rows     []*wal.Row
-		want     []router.Notice
+		want     []record.Notice
 	}{
 		"an insert":          {dbz(), []*wal.Row{eventRow(t)}, nil},
-		"updates":            {dbz(), []*wal.Row{changed(eventRow(t), wal.Update), changed(eventRow(t), wal.Update)}, []router.Notice{{Rows: 1}}},
+		"updates":            {dbz(), []*wal.Row{changed(eventRow(t), wal.Update), changed(eventRow(t), wal.Update)}, []record.Notice{{Rows: 1}}},
 		"updates are fatal":  {dbz("table.op.invalid.behavior=fatal"), nil, nil},
-		"a value":            {dbz(placed("paid:header,paid:header:again")), []*wal.Row{blank}, []router.Notice{{Column: "paid", Rows: 1}}},
+		"a value":            {dbz(placed("paid:header,paid:header:again")), []*wal.Row{blank}, []record.Notice{{Column: "paid", Rows: 1}}},
 		"a value, in quiet":  {dbz(placed("paid:header"), "event.converting.failure.handling.mode=skip"), []*wal.Row{blank}, nil},
 		"nobody looks at it": {dbz(), []*wal.Row{blank}, nil},
 	} {

@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 )
 
 // Options say what is explained, and with which row.
@@ -185,7 +186,12 @@ func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 		return nil
 	}
 	var buf record.Buffer
-	if err := e.routes.Route(&buf, row); err != nil {
+	err = e.routes.Route(&buf, row)
+	if unmet, ok := errors.AsType[*schemas.Unmet](err); ok {
+		report.Problem = from + " is not encoded: " + unmet.Error()
+		return nil
+	}
+	if err != nil {
 		report.Problem = from + " would be rejected: " + Rejection(err)
 		return nil
 	}
@@ -194,6 +200,9 @@ func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 		return nil
 	}
 	report.Record = NewRecord(from, &buf.Records[0]).WithPositions(e.settings.PositionHeaders)
+	if value := buf.Records[0].Value; value != nil {
+		report.Record.WithSchema(e.routes.Decode(i, value))
+	}
 	return nil
 }
 

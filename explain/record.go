@@ -62,6 +62,8 @@ type Record struct {
 	EventTime string     `json:"event_time,omitempty"`       // what stands for the CloudEvents time, which a row alone does not have
 	Positions []string   `json:"position_headers,omitempty"` // headers that only the stream can fill in
 	Value     Value      `json:"value,omitzero"`
+	Schema    string     `json:"schema,omitempty"`  // that the value is made by
+	Decoded   *blob      `json:"decoded,omitempty"` // the value, as a consumer reads it by the schema
 }
 
 // Value is the value of a record. One that is not to be shown is left out of
@@ -92,6 +94,15 @@ func NewRecord(from string, r *record.Record) *Record {
 		}
 	}
 	return out
+}
+
+// WithSchema adds what a consumer reads; nothing where the value has no schema.
+func (r *Record) WithSchema(schema string, decoded []byte, err error) *Record {
+	if r.Schema = schema; err != nil {
+		r.Schema = "the value does not read back: " + err.Error()
+	}
+	r.Decoded = newBlob(decoded)
+	return r
 }
 
 // WithPositions names the headers of relay.position_headers. A row of the table knows
@@ -131,5 +142,11 @@ func (r *Record) Print(w io.Writer) error {
 		fmt.Fprintf(lines, "    event time\t%s\n", r.EventTime)
 	}
 	fmt.Fprintf(lines, "    timestamp\t%s\n    value\t%v\n", at, r.Value)
+	if r.Schema != "" {
+		fmt.Fprintf(lines, "    schema\t%s\n", wording.Printable(r.Schema))
+	}
+	if r.Decoded != nil {
+		fmt.Fprintf(lines, "    decoded\t%v\n", r.Decoded)
+	}
 	return lines.Flush()
 }

@@ -67,6 +67,15 @@ const (
 	ReasonInvalidTopic     = "invalid_topic"
 )
 
+// Reasons for which a schema is not there. No row is at fault.
+const (
+	ReasonRegistryUnreachable = "registry_unreachable"
+	ReasonRegistryRefused     = "registry_refused" // password, token or rights
+	ReasonRegistryAnswer      = "registry_answer"  // the answer is not a registry's
+	ReasonUnknownSubject      = "unknown_subject"
+	ReasonSchemaUnusable      = "schema_unusable"
+)
+
 // Reasons of failures to produce that pass, or that a new try gets over.
 const (
 	ReasonKafkaUnreachable         = "kafka_unreachable"

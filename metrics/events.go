@@ -24,6 +24,7 @@ func (m *Metrics) Events() relay.Events {
 		RowRejected:      func(reason string, _ error) { m.rejected.WithLabelValues(reason).Inc() },
 		DeadLettered:     func(reason string) { m.letters.WithLabelValues(reason).Inc() },
 		TransactionEnded: func(e sink.Ending) { m.endings.WithLabelValues(string(e)).Inc() },
+		SchemaAsked:      func(outcome string) { m.schemas.WithLabelValues(outcome).Inc() },
 		ProduceRetried:   func(reason string) { m.retried.WithLabelValues(reason).Inc() },
 	}
 }

@@ -61,6 +61,7 @@ type Metrics struct {
 	endings    *prometheus.CounterVec
 	reconnects *prometheus.CounterVec
 	changes    *prometheus.CounterVec
+	schemas    *prometheus.CounterVec
 
 	exemplified atomic.Int64 // when the last exemplar was looked for, in nanoseconds
 
@@ -130,12 +131,16 @@ func (m *Metrics) defineCounters() {
 	m.retried = m.counterVec("produce_retries_total", "Attempts to produce that started again after a failure.", "reason")
 	m.endings = m.counterVec("kafka_transactions_total", "Kafka transactions of exactly-once, by how they ended.", "outcome")
 	m.reconnects = m.counterVec("reconnects_total", "Sessions that failed and failed attempts at one, a standby's polling aside.", "reason")
+	m.schemas = m.counterVec("schema_lookups_total", "Questions to the schema registry: ok, or the reason of the failure.", "outcome")
 	m.changes = m.counterVec("state_changes_total", "Changes of state, by the state entered.", "state")
 
 	// A series that appears with its first increment hides that increment from
 	// rate() and increase(); these exist from the start.
 	for _, reason := range []string{fault.ReasonNetwork, fault.ReasonTimeout, fault.ReasonSlotInUse, fault.ReasonAuth, fault.ReasonServerShutdown, "other"} {
 		m.reconnects.WithLabelValues(reason)
+	}
+	for _, outcome := range []string{"ok", fault.ReasonRegistryUnreachable, fault.ReasonRegistryRefused, fault.ReasonRegistryAnswer, fault.ReasonUnknownSubject, fault.ReasonSchemaUnusable} {
+		m.schemas.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{"commit", "abort", "unknown"} {
 		m.endings.WithLabelValues(outcome)

@@ -99,6 +99,8 @@ type Config struct {
 	Delivered   func(*wal.Row) bool
 	DeliveredIn wal.Origin
 
+	SchemaRefresh time.Duration // between two looks at the latest version of a schema; zero: that of relay/schemas
+
 	Pipeline string // defaults to "default"
 	Version  string
 }

@@ -45,4 +45,7 @@ type Events struct {
 
 	// ProduceRetried runs for each attempt that starts again after a failure.
 	ProduceRetried func(reason string)
+
+	// SchemaAsked: a schema registry was asked. ok, or the reason of the failure.
+	SchemaAsked func(outcome string)
 }

@@ -17,11 +17,5 @@ func (r *Relay) logNotices(now time.Time) {
 	if len(list) > 0 {
 		r.lastNotices = now
 	}
-	for _, n := range list {
-		line := r.log.Warn().Str("table", n.Table).Stringer("lsn", n.Commit).Int64("rows", n.Rows)
-		if n.Column != "" {
-			line = line.Str("column", n.Column)
-		}
-		line.Msg(n.Text)
-	}
+	rejected.LogNotices(r.log, list)
 }

@@ -65,7 +65,7 @@ func (r *rejecting) run(t *testing.T, cfg Config) {
 	if r.most > 0 {
 		few := r.relay.cfg.deliveryConfig()
 		few.MaxParked = r.most
-		r.relay.delivery = delivery.New(few, routes, parts.Journal, r.relay.monitor, delivery.Events{}, zerolog.Nop())
+		r.relay.delivery = delivery.New(few, routes, nil, parts.Journal, r.relay.monitor, delivery.Events{}, zerolog.Nop())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel

@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/retry"
+	"github.com/cdc-relay/cdc-relay/relay/schemas"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -82,6 +83,7 @@ type Relay struct {
 	waitForPredecessor bool // records of another producer may be on their way: another relay had the slot, or a new client took over
 	lastNotices        time.Time
 	delivery           *delivery.Memory // what sessions leave to each other
+	schemas            *schemas.Keeper  // safe from any goroutine
 
 	drainBlocker atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
 	aborted      chan struct{}          // closed by Abort
@@ -134,7 +136,8 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
 		journal = parts.Journal
 	}
-	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, journal, r.monitor, delivery.Events{
+	r.schemas = schemas.New(parts.Router.Detach(), schemas.Config{Refresh: r.cfg.SchemaRefresh, RetryMin: r.cfg.RetryMin, RetryMax: r.cfg.RetryMax, Asked: ev.SchemaAsked}, log)
+	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, r.schemas, journal, r.monitor, delivery.Events{
 		RecordsAcknowledged: ev.RecordsAcknowledged, BatchDelivered: ev.BatchDelivered,
 		RowRejected: ev.RowRejected, DeadLettered: ev.DeadLettered, ProduceRetried: ev.ProduceRetried,
 	}, log)
@@ -218,6 +221,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	background.Go(func() { r.limitDrain(ctx, cut, stopped) })
 	background.Go(func() { r.tick(stopped) })
 	background.Go(func() { r.ping(deliveryCtx, stopped) })
+	background.Go(func() { r.schemas.Run(deliveryCtx) })
 	if r.parts.Probe != nil {
 		background.Go(func() { r.probe(deliveryCtx, stopped) })
 	}

@@ -139,6 +139,7 @@ func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, 
 	c.payload(s)
 	c.key(s)
 	topic := c.topic(s)
+	c.schema()
 	c.event(s)
 	names := c.headers(s)
 	c.fields()

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/preset"
@@ -49,7 +47,7 @@ func (c *compiler) key(s *preset.Shape) {
 		return
 	}
 	if column.Keyable(k.Typ) {
-		if why := severalTexts(k, c.rel); why != "" {
+		if why := k.SeveralTexts(c.rel); why != "" {
 			s.Warnings = append(s.Warnings, fmt.Sprintf("the key: %s, in which %s are equal and two keys to Kafka, without order among them; have writers write one form, or map another column", k.Described(c.rel), why))
 		}
 		return
@@ -63,19 +61,6 @@ func (c *compiler) key(s *preset.Shape) {
 	default:
 	}
 	c.fail("columns.key", &record.ColumnError{Column: k.Column, Err: advice.Give(fmt.Errorf("%s, which cannot be the key, by which Kafka keeps rows in order", k.Described(c.rel)), way)})
-}
-
-// severalTexts gives an example of equal values of a column whose texts differ, or
-// nothing. A numeric with a scale has one text for each value.
-func severalTexts(k *column.Source, rel *wal.Relation) string {
-	col := rel.Columns[k.Index]
-	switch name := column.TypeName(col); {
-	case slices.Contains(k.Typ.Names, "numeric") && col.TypeMod < 0 && !strings.Contains(name, "("):
-		return "1.0 and 1.00"
-	case name == "citext" || strings.HasSuffix(name, ".citext"):
-		return "Key and key"
-	}
-	return ""
 }
 
 // event compiles what the cloudevents formats need.

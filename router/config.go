@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/tracing"
 )
 
@@ -15,6 +16,9 @@ type Config struct {
 
 	// Tracer has rows traced that bring a trace context; nil: contexts are passed on.
 	Tracer *tracing.Tracer
+
+	// Registry is asked for schemas; nil: nobody is.
+	Registry schemas.Registry
 }
 
 // Columns names the columns that have the roles of a mapping. Each is the name of a
@@ -58,6 +62,7 @@ type Mapping struct {
 	ValueFields      []Field
 	Partition        string // integer column; empty: murmur2 of the key
 	TombstoneOnEmpty bool
+	Schema           schemas.Config // of the formats that have one, and of the check of format.Raw
 
 	// Connector makes the records in the place of the fields above, of which it may allow
 	// some; nil: the fields above do.

@@ -74,7 +74,7 @@ func (m *Mapping) Wants() wal.Wants {
 
 // open opens the connector of a mapping.
 func (r *Router) open(m *mapping, runID string) error {
-	c, err := m.Connector.Open(Opening{Mapping: &m.Mapping, RunID: runID, Opened: r.connectors, Notice: r.notices.add})
+	c, err := m.Connector.Open(Opening{Mapping: &m.Mapping, RunID: runID, Opened: r.connectors, Notice: r.notices.Add})
 	if err != nil {
 		return err
 	}

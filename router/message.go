@@ -1,14 +1,8 @@
 package router
 
 import (
-	"encoding/json"
-
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
-	"github.com/cdc-relay/cdc-relay/router/jsontext"
 	"github.com/cdc-relay/cdc-relay/router/preset"
-	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // ForMessages completes the mapping of logical messages, whose only column is
@@ -38,20 +32,4 @@ func ForMessages(m Mapping) Mapping {
 func memberOf(r preset.Role) string {
 	m := ForMessages(Mapping{})
 	return m.Columns.column(r)
-}
-
-// checkBody looks at a message's body once, so that whatever points into it finds
-// a JSON object.
-func checkBody(row *wal.Row) error {
-	for _, v := range row.Values {
-		text := column.TrimBlank(v.Data)
-		what := jsontext.ErrNotJSON
-		if len(text) > 0 && text[0] != '{' {
-			what = jsontext.ErrNotObject
-		}
-		if len(text) == 0 || text[0] != '{' || !json.Valid(text) {
-			return record.Reject(fault.ReasonMapping, column.MessageBody, "the message body %v; send a JSON object with the members id, aggregateType, aggregateId, type and payload, or say in columns where they are", what)
-		}
-	}
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/router/template"
 )
 
@@ -26,6 +27,7 @@ type plan struct {
 	partition *column.Source // nil: by the key
 
 	topic    *topicPlan
+	schema   *schemas.Bound   // makes the value, or checks it; nil: neither
 	headers  []headerPlan     // after id, in order
 	idAs     *headerPlan      // replaces the event id in the header id; nil: nothing does
 	sources  []*column.Source // every column that is read
@@ -53,7 +55,7 @@ func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 		return record.Reject(fault.ReasonSchema, "", "the row has %d values, and its table %d columns; this is a defect of the relay, please report it", len(row.Values), len(p.relation.Columns))
 	}
 	if column.IsMessages(p.relation) {
-		if err := checkBody(row); err != nil {
+		if err := column.CheckBody(row); err != nil {
 			return err
 		}
 	}
@@ -84,7 +86,7 @@ func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 			return err
 		}
 	}
-	if rec.Value, err = p.Value(b, row, scratch); err != nil {
+	if rec.Value, err = p.value(b, row, rec.Topic, scratch); err != nil {
 		return err
 	}
 	if p.Event != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/preset"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 )
 
 // Router routes the rows of the configured tables. It has one owner: no two of
@@ -23,9 +24,10 @@ type Router struct {
 	plans   map[*wal.Relation]*plan
 	scratch []byte
 
-	extras *record.Extras // what records get once they are made; nil: nothing
+	extras   *record.Extras // what records get once they are made; nil: nothing
+	registry schemas.Registry
 
-	notices notices
+	notices record.Notices
 }
 
 // maxPlans bounds the memory for relations that have changed since.
@@ -37,7 +39,7 @@ const maxScratch = 1 << 20
 // New parses the configuration. It reports everything that is wrong with it at
 // once, each as a *ConfigError (see ConfigErrors).
 func New(cfg Config) (*Router, error) {
-	r := &Router{plans: make(map[*wal.Relation]*plan), extras: record.Traced(cfg.Tracer)}
+	r := &Router{plans: make(map[*wal.Relation]*plan), extras: record.Traced(cfg.Tracer), registry: cfg.Registry}
 	var errs []error
 	for i, m := range cfg.Mappings {
 		parsed, err := newMapping(m, i)
@@ -60,7 +62,7 @@ func New(cfg Config) (*Router, error) {
 
 // Route appends the record of row to buf.Records. The record refers to row, and
 // its bytes to the row's batch or to buf. A *RowError appends nothing; the same
-// row fails again.
+// row fails again. So does a *schemas.Need, and what a registry answers: the row is not at fault.
 func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	p := r.last
 	if p == nil || p.relation != row.Relation {
@@ -73,7 +75,7 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	n := len(buf.Records)
 	if err := p.route(buf, row, &r.scratch); err != nil {
 		buf.DropHeaders()
-		return record.NewRowError(row, err)
+		return r.refused(buf, row, err)
 	}
 	for i := n + 1; i < len(buf.Records); i++ {
 		buf.Records[i].Nth = uint8(i - n) // a row makes a handful
@@ -172,6 +174,9 @@ func (r *Router) BinarySafe(rel *wal.Relation) bool {
 	}
 	return true
 }
+
+// Notices gives what connectors noticed since the last call.
+func (r *Router) Notices() []record.Notice { return r.notices.Take() }
 
 func (r *Router) compile(rel *wal.Relation, at position) (*plan, *Explanation, error) {
 	if rel.Table < 0 || rel.Table >= len(r.mappings) {

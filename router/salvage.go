@@ -80,7 +80,7 @@ func (p *plan) salvage(b *record.Buffer, row *wal.Row, rec *record.Record, scrat
 		err = p.ReadEvent(b, row, rec.Timestamp)
 	}
 	if err == nil || p.Event == nil {
-		rec.Value, err = p.Value(b, row, scratch)
+		rec.Value, err = p.value(b, row, rec.Topic, scratch)
 	}
 	if err != nil {
 		missing, rec.Value = append(missing, PartValue), nil

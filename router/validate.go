@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/preset"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/router/template"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -25,7 +26,8 @@ type mapping struct {
 	headers []*template.Template // parallel to Mapping.Headers; nil where the source is a column
 	pin     *pin                 // what the first Check decided; nil before it
 
-	connector Connector // nil without one
+	connector Connector      // nil without one
+	schemas   *schemas.Table // nil without any
 }
 
 // newMapping parses m and reports everything that is wrong with it whatever the
@@ -69,6 +71,12 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 	errs = append(errs, p.parseTopic()...)
 	errs = append(errs, p.parseHeaders()...)
 	errs = append(errs, p.checkFields()...)
+	if m.Schema.Check || format.HasSchema(m.Value) {
+		var err error
+		if p.schemas, err = schemas.New(m.Schema); err != nil {
+			errs = append(errs, p.configError("schema", err))
+		}
+	}
 	switch {
 	case m.CloudEventsSource == "":
 	case !format.IsCloudEvents(m.Value):
@@ -82,7 +90,7 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 // The first entry of each is the unset key, which means raw.
 var (
 	keyFormats   = []string{"", format.Raw, format.JSONString}
-	valueFormats = []string{"", format.Raw, format.JSONString, format.Envelope, format.Merged, format.CloudEvents, format.CloudEventsBinary, format.Eventuate}
+	valueFormats = []string{"", format.Raw, format.JSONString, format.Envelope, format.Merged, format.CloudEvents, format.CloudEventsBinary, format.Eventuate, format.Avro}
 )
 
 func (m *mapping) configError(key string, err error) error {
@@ -93,7 +101,7 @@ func (m *mapping) parseTopic() (errs []error) {
 	var err error
 	if m.TopicRegex != "" {
 		if _, err = regexp.Compile(m.TopicRegex); err != nil {
-			errs = append(errs, m.configError("topic_regex", regexError(m.TopicRegex, err)))
+			errs = append(errs, m.configError("topic_regex", template.RegexError(m.TopicRegex, err)))
 		} else if m.regex, err = regexp.Compile(anchored(m.TopicRegex)); err != nil {
 			errs = append(errs, m.configError("topic_regex", err))
 		}
@@ -139,16 +147,6 @@ var errNoGroupForPreset = advice.Give(errors.New("it has no group (?<routedByVal
 // anchored makes expr match whole values only, as Java's matches does. The group
 // is there so that an alternation does not escape the anchors.
 func anchored(expr string) string { return `\A(?:` + expr + `)\z` }
-
-// regexError says which dialect it is when expr is written in another.
-func regexError(expr string, err error) error {
-	for _, java := range []string{"(?=", "(?!", "(?<=", "(?<!", "(?>", "++", "*+", "?+", `\1`} {
-		if strings.Contains(expr, java) {
-			return fmt.Errorf("%w (the syntax is RE2's, which has no look-around, no possessive quantifiers and no back-references)", err)
-		}
-	}
-	return err
-}
 
 // ownPrefix begins the names of headers that only the relay sets.
 const ownPrefix = "cdc-relay-"

@@ -52,13 +52,16 @@ var arrows = map[string][]string{
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
 	"postgres/preflight/preflighttest": {"advice", "postgres/preflight"},
 
-	"router":                   {"advice", "fault", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "tracing", "wording"},
+	"router":                   {"advice", "fault", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/schemas", "router/template", "tracing", "wording"},
 	"router/record":            {"fault", "replication/wal", "tracing"},
 	"router/record/recordtest": {"router/record"},
 	"router/jsontext":          {},
 	"router/column":            {"advice", "fault", "replication/wal", "router/jsontext", "router/record", "wording"},
 	"router/template":          {"replication/wal", "router/column", "router/jsontext", "router/record"},
 	"router/format":            {"fault", "replication/wal", "router/column", "router/jsontext", "router/record"},
+	"router/encode":            {"advice", "router/jsontext"},
+	"router/schemas":           {"advice", "fault", "replication/wal", "router/column", "router/encode", "router/record", "router/template"},
+	"registry":                 {"fault", "loopback", "router/encode"},
 	"router/preset":            {"advice", "replication/wal", "router/column", "router/format", "router/record"},
 
 	// Nothing but config and the program may import these: see TestArchitecture_DebeziumCanBeDeleted.
@@ -85,13 +88,14 @@ var arrows = map[string][]string{
 	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/waiting": {"deadletter", "router", "sink/topics"},
 	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/record", "sink/kafka", "wording"},
-	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
-	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "sink", "tracing"},
+	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "router/schemas", "sink", "tracing"},
 	"relay/traces":       {"deadletter", "replication/wal", "router/record", "sink", "tracing"},
 	"tracing/export":     {"tracing"},
+	"relay/schemas":      {"fault", "relay/retry", "router/schemas"},
 	"relay/retry":        {"replication/wal"},
-	"relay/rejected":     {"deadletter", "fault", "replication/wal", "router/record", "sink", "sink/topics"},
+	"relay/rejected":     {"deadletter", "fault", "relay/status", "replication/wal", "router/record", "sink", "sink/topics"},
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
 	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
 	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
@@ -100,22 +104,22 @@ var arrows = map[string][]string{
 	"tail":               {"replication/wal", "router/record"},
 	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events
 	"config/document":    {},
-	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
+	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
 	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "sink", "upkeep/records", "wording"},
 	"upkeep/records":     {"advice", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
 	"retention/export":   {},
 
-	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "sink/broker", "sink/topics", "upkeep", "wording"},
+	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "router/schemas", "sink/broker", "sink/topics", "upkeep", "wording"},
 
-	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
+	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "router/schemas", "wording"},
 
 	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
-	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
+	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/schemas", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router", "router/record", "setup", "sink/topics", "wording"},
 
@@ -138,7 +142,8 @@ var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
 	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/snapshot", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
-	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "registry", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go/pkg/sr":            {"registry"},
 	"github.com/prometheus":                      {"metrics"},
 	"github.com/goccy/go-yaml":                   {"config/document", "debezium/importer"},
 	"github.com/spf13/cobra":                     {"cmd/cdc-relay"},
@@ -146,7 +151,7 @@ var owners = map[string][]string{
 	"github.com/fergusstrange/embedded-postgres": {"sandbox"},
 	"go.opentelemetry.io":                        {"tracing"},
 	"google.golang.org/protobuf":                 {"tracing"},
-	"net/http":                                   {"admin", "metrics", "cmd/cdc-relay", "demo", "retention/export", "sandbox", "sandbox/objects", "sink/auth", "tracing/export"}, // auth asks a token endpoint, an export watches the connections of the client for S3
+	"net/http":                                   {"admin", "metrics", "cmd/cdc-relay", "demo", "registry", "retention/export", "sandbox", "sandbox/objects", "sink/auth", "tracing/export"}, // auth asks a token endpoint, an export watches the connections of the client for S3
 }
 
 // never are packages that nothing of the binary may import: with html/template reachable the
@@ -170,7 +175,7 @@ func TestArchitecture_NothingLargeOrIndiscreetIsLinked(t *testing.T) {
 // unshipped is what the binary must not be linked with.
 var unshipped = []string{
 	"testing", "testing/", module + "sandbox", module + "test", module + "demo",
-	"github.com/twmb/franz-go/pkg/kfake", "github.com/ory/dockertest", "github.com/stretchr", "github.com/fergusstrange", "github.com/lib/pq",
+	"github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/avro", "github.com/ory/dockertest", "github.com/stretchr", "github.com/fergusstrange", "github.com/lib/pq",
 }
 
 type listed struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/retry"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -243,7 +244,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	u.p.f.confirmBeforeRow(row)
 	err := rejected.Blocked(f.Reason, f.Err, row)
 	if row != nil && f.Class == sink.Rejected && d.m.cfg.OnReject == StopOnReject {
-		err.Err = d.skipHint(err.Commit, f.Reason, err.Err)
+		err.Err = d.m.hints.Past(err.Commit, f.Reason, err.Err)
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject && u.p.records[u.index].Topic == d.m.cfg.DeadLetterTopic {
 		err.Err = rejected.SetupMakes(f.Reason, err.Err)
@@ -276,6 +277,13 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 			}
 			continue
 		}
+		if need, ok := errors.AsType[*schemas.Need](rejection); ok {
+			g.send(f)
+			if err := d.awaitSchema(ctx, deliveryCtx, f, need); err != nil {
+				return err
+			}
+			continue
+		}
 		reason := rejectionReason(rejection)
 		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
 			at = f.routed
@@ -291,14 +299,11 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		switch {
 		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
 		case reached == f.routed:
-			show(d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
+			show(d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		default:
-			show(d.deadLetterHint(reason, rejection))
+			show(d.m.hints.DeadLetter(reason, rejection))
 		}
-		if err := d.quiesce(deliveryCtx); err != nil {
-			return err
-		}
-		if err := g.Recover(ctx, deliveryCtx); err != nil {
+		if err := d.settle(ctx, deliveryCtx); err != nil {
 			return err
 		}
 		f.confirmBefore(f.routed)
@@ -307,7 +312,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		}
 		if reached != f.routed {
 			reached = f.routed
-			show(d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
+			show(d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		}
 		if err := d.s.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {
 			return err
@@ -322,10 +327,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 // overtake it.
 func (g *atLeastOnce) sendFirst(ctx, deliveryCtx context.Context, f *InFlight) error {
 	g.send(f)
-	if err := g.d.quiesce(deliveryCtx); err != nil {
-		return err
-	}
-	if err := g.Recover(ctx, deliveryCtx); err != nil {
+	if err := g.d.settle(ctx, deliveryCtx); err != nil {
 		return err
 	}
 	f.waited, f.durable = f.routed+1, f.sent

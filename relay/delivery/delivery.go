@@ -198,6 +198,7 @@ func (d *Delivery) Behind() bool { return d.behind }
 // Route turns the rows of a batch into records, up to the first row that cannot become a record and
 // is not set aside.
 func (d *Delivery) Route(f *InFlight) error {
+	d.m.schemas.Learn()
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
 		if d.covers(row) || d.start.Delivered(row) || d.m.partial.covers(row) {
@@ -214,7 +215,7 @@ func (d *Delivery) Route(f *InFlight) error {
 			err = d.replace(f, n, row)
 		}
 		if err != nil {
-			if err = d.setAside(f, row, err); err != nil {
+			if err = d.setAside(f, row, d.m.schemas.Again(err)); err != nil {
 				return err
 			}
 		}

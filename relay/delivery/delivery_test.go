@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -24,7 +25,7 @@ func memory(cfg Config) *Memory {
 	if cfg.Resume == nil {
 		cfg.Resume = new(resume.Config)
 	}
-	return New(cfg, nil, nil, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
+	return New(cfg, nil, nil, nil, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
 }
 
 // opened is a delivery of its first session.
@@ -72,9 +73,8 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, fault.ReasonSchema, shape + move + gap},
 		{Config{OnReject: DeadLetterOnReject}, fault.ReasonParkedKeysFull, move},
 	} {
-		tt.cfg.Resume = &resume.Config{Slot: "orders"}
-		d := opened(tt.cfg)
-		if got := d.skipHint(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
+		hints := rejected.Hints{Stops: tt.cfg.OnReject == StopOnReject, KeepsPositions: tt.cfg.KeepsPositions, Slot: "orders"}
+		if got := hints.Past(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
 			t.Errorf("%+v, %s:\n%s\nwant\n%s", tt.cfg, tt.reason, got, tt.want)
 		}
 	}
@@ -139,7 +139,7 @@ func TestOvertakes_IsWhatMayBeAheadOfTheLetter(t *testing.T) {
 		}, false},
 	} {
 		cfg := Config{OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic, Resume: new(resume.Config)}
-		d := &Delivery{m: New(cfg, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
+		d := &Delivery{m: New(cfg, nil, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
 		d.guarantee = &atLeastOnce{d}
 		f, own := &InFlight{d: d, buf: new(record.Buffer)}, letter
 		c.until(d, f, &own)

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -97,7 +98,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		switch {
 		case m.cfg.OnReject == StopOnReject:
 			d.m.Rejected.Reject(f.Reason, cause.Table, id.row, cause)
-			cause.Err = d.deadLetterHint(f.Reason, cause.Err) // what lies before it was aborted with it
+			cause.Err = d.m.hints.DeadLetter(f.Reason, cause.Err) // what lies before it was aborted with it
 			return x.blockAt(row, rec, f.Reason, cause)
 		case m.cfg.OnReject == DeadLetterOnReject && rec.Topic == m.cfg.DeadLetterTopic: // a letter: see refuseLetterTopic
 			letter := *rec
@@ -188,12 +189,20 @@ func (x *exactlyOnce) shorten(records []record.Record) {
 // the row's transaction is committed first.
 func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
 	d := x.d
+	for need, ok := errors.AsType[*schemas.Need](rejection); ok; need, ok = errors.AsType[*schemas.Need](rejection) {
+		x.sendBefore(f)
+		if err := d.awaitSchema(ctx, deliveryCtx, f, need); err != nil {
+			return err
+		}
+		if rejection = d.Route(f); rejection == nil {
+			d.m.monitor.ClearBlocked()
+			x.send(f)
+			return nil
+		}
+	}
 	row := &f.batch.Rows[f.routed]
 	reason := rejectionReason(rejection)
-	if i := rowFrom(f.batch.Rows, deadletter.RowOf(row).Commit); i > 0 {
-		records := d.withPosition(f.buf.Records[f.sent:])
-		x.cut(f, records, i, true) // what it returns is of the row's transaction, and is not sent
-	}
+	x.sendBefore(f)
 	x.Finish()
 	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
@@ -209,7 +218,15 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		return ErrIsolated
 	}
 	d.m.Rejected.Reject(reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
-	return x.blockAt(row, nil, reason, d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
+	return x.blockAt(row, nil, reason, d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
+}
+
+// sendBefore sends what commits before the transaction of the row that is routed next.
+func (x *exactlyOnce) sendBefore(f *InFlight) {
+	if i := rowFrom(f.batch.Rows, deadletter.RowOf(&f.batch.Rows[f.routed]).Commit); i > 0 {
+		records := x.d.withPosition(f.buf.Records[f.sent:])
+		x.cut(f, records, i, true) // what it returns is of the row's transaction, and is not sent
+	}
 }
 
 // isHeldBack reports that no record failed by itself: the end of the stream left the

@@ -177,6 +177,14 @@ func (d *Delivery) quiesce(deliveryCtx context.Context) error {
 	return nil
 }
 
+// settle makes everything durable that was sent.
+func (d *Delivery) settle(ctx, deliveryCtx context.Context) error {
+	if err := d.quiesce(deliveryCtx); err != nil {
+		return err
+	}
+	return d.Recover(ctx, deliveryCtx)
+}
+
 // confirmBefore confirms the transactions that lie wholly before a row of the batch, once
 // everything before that row is durable. Without it every start would send
 // the transactions before a row again that blocks for long.

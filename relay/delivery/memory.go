@@ -7,6 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
+	"github.com/cdc-relay/cdc-relay/relay/schemas"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/relay/traces"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -20,10 +21,12 @@ import (
 type Memory struct {
 	cfg     Config
 	router  *router.Router
+	schemas *schemas.Keeper // nil: no table needs any
 	monitor *status.Monitor
 	ev      Events
 	log     zerolog.Logger
 
+	hints    rejected.Hints
 	Rejected rejected.Log
 	Letters  *rejected.Letters
 
@@ -38,8 +41,9 @@ type Memory struct {
 
 // New returns the memory of a relay that starts. With a journal of the dead-letter topic keys
 // are parked.
-func New(cfg Config, routes *router.Router, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Memory {
-	m := &Memory{cfg: cfg, router: routes, monitor: monitor, ev: ev, log: log, traces: traces.New(cfg.DeadLetterTopic)}
+func New(cfg Config, routes *router.Router, keeper *schemas.Keeper, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Memory {
+	m := &Memory{cfg: cfg, router: routes, schemas: keeper, monitor: monitor, ev: ev, log: log, traces: traces.New(cfg.DeadLetterTopic)}
+	m.hints = rejected.Hints{Stops: cfg.OnReject == StopOnReject, KeepsPositions: cfg.KeepsPositions, Slot: cfg.Resume.Slot}
 	m.Rejected = rejected.Log{Out: log, Count: func(reason, table string, err error) {
 		monitor.RejectedRow(table)
 		if ev.RowRejected != nil {

@@ -42,7 +42,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			monitor := status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil)
-			d := &Delivery{m: New(Config{Resume: new(resume.Config)}, routes, nil, monitor, Events{}, zerolog.Nop())}
+			d := &Delivery{m: New(Config{Resume: new(resume.Config)}, routes, nil, nil, monitor, Events{}, zerolog.Nop())}
 			d.guarantee, d.start.Delivered = &atLeastOnce{d}, func(*wal.Row) bool { return false }
 			has(d)
 

@@ -2,14 +2,17 @@ package delivery
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
 )
 
 // A row can never be delivered if the router refuses it, or if the brokers reject its record
@@ -77,6 +80,21 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 	d.m.Rejected.Reject(refused.Reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
 	d.m.Rejected.Aside(refused.Reason, row, rejection)
 	return nil
+}
+
+// awaitSchema holds the row that is routed next back until its schema is known. What lies before it
+// was sent; once a look-up failed it is also made durable and confirmed.
+func (d *Delivery) awaitSchema(ctx, deliveryCtx context.Context, f *InFlight, need *schemas.Need) error {
+	row := &f.batch.Rows[f.routed]
+	settle := func() error {
+		d.MakeRoom()
+		if err := d.settle(ctx, deliveryCtx); err != nil {
+			return err
+		}
+		f.confirmBefore(f.routed)
+		return nil
+	}
+	return d.m.schemas.Await(ctx, deliveryCtx, d.s, need, settle, func(err error) error { return rejected.Blocked("", err, row) })
 }
 
 // errOvertakes stops the routing at a row whose dead letter would overtake earlier records of

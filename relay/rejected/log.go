@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/rs/zerolog"
 )
 
@@ -114,4 +115,15 @@ func (r *recent) add(row deadletter.Row) bool {
 	}
 	r.known[row] = struct{}{}
 	return true
+}
+
+// LogNotices logs rows that were changed on their way although none of them was refused.
+func LogNotices(log zerolog.Logger, list []record.Notice) {
+	for _, n := range list {
+		line := log.Warn().Str("table", n.Table).Stringer("lsn", n.Commit).Int64("rows", n.Rows)
+		if n.Column != "" {
+			line = line.Str("column", n.Column)
+		}
+		line.Msg(n.Text)
+	}
 }

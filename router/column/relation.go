@@ -1,12 +1,14 @@
 package column
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -109,4 +111,20 @@ func Normal(name string) string {
 func Has(rel *wal.Relation, spec string) bool {
 	name, _ := SplitPointer(spec)
 	return Index(rel, name) >= 0
+}
+
+// CheckBody looks at a message's body once, so that whatever points into it finds
+// a JSON object.
+func CheckBody(row *wal.Row) error {
+	for _, v := range row.Values {
+		text := TrimBlank(v.Data)
+		what := jsontext.ErrNotJSON
+		if len(text) > 0 && text[0] != '{' {
+			what = jsontext.ErrNotObject
+		}
+		if len(text) == 0 || text[0] != '{' || !json.Valid(text) {
+			return record.Reject(fault.ReasonMapping, MessageBody, "the message body %v; send a JSON object with the members id, aggregateType, aggregateId, type and payload, or say in columns where they are", what)
+		}
+	}
+	return nil
 }

@@ -252,3 +252,16 @@ func (s *Source) Nothing(null bool) string {
 	}
 	return "empty"
 }
+
+// SeveralTexts gives an example of equal values of a column whose texts differ, or
+// nothing. A numeric with a scale has one text for each value.
+func (s *Source) SeveralTexts(rel *wal.Relation) string {
+	col := rel.Columns[s.Index]
+	switch name := TypeName(col); {
+	case slices.Contains(s.Typ.Names, "numeric") && col.TypeMod < 0 && !strings.Contains(name, "("):
+		return "1.0 and 1.00"
+	case name == "citext" || strings.HasSuffix(name, ".citext"):
+		return "Key and key"
+	}
+	return ""
+}

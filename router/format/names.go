@@ -10,6 +10,8 @@ const (
 	CloudEvents       = "cloudevents"        // CloudEvents 1.0.2, structured content mode
 	CloudEventsBinary = "cloudevents_binary" // the same in binary content mode
 	Eventuate         = "eventuate"          // the message object of Eventuate Tram
+
+	Avro = "avro" // by a schema of a registry
 )
 
 // OrRaw is a format's name; the empty one stands for Raw.
@@ -19,3 +21,6 @@ func OrRaw(name string) string {
 	}
 	return name
 }
+
+// HasSchema reports whether values of a format are made by a schema.
+func HasSchema(format string) bool { return format == Avro }

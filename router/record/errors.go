@@ -72,6 +72,11 @@ func Reject(reason, column, format string, args ...any) error {
 	return &rejection{reason: reason, column: column, what: fmt.Sprintf(format, args...)}
 }
 
+// RejectFor is Reject for an error that says what to do.
+func RejectFor(reason, column string, cause error) error {
+	return &rejection{reason: reason, column: column, what: cause.Error(), cause: cause}
+}
+
 // NewRowError names the row that err rejects.
 func NewRowError(row *wal.Row, err error) *RowError {
 	e := &RowError{Reason: fault.ReasonMapping, LSN: row.LSN, Ordinal: row.Ordinal, Err: err}

@@ -232,3 +232,13 @@ func (t *Template) Header(b *record.Buffer, row *wal.Row, scratch *[]byte) ([]by
 	}
 	return b.Copy(out), nil
 }
+
+// RegexError says which dialect it is when expr is written in another.
+func RegexError(expr string, err error) error {
+	for _, java := range []string{"(?=", "(?!", "(?<=", "(?<!", "(?>", "++", "*+", "?+", `\1`} {
+		if strings.Contains(expr, java) {
+			return fmt.Errorf("%w (the syntax is RE2's, which has no look-around, no possessive quantifiers and no back-references)", err)
+		}
+	}
+	return err
+}

@@ -36,7 +36,7 @@ type Pipeline struct {
 
 // New writes the configuration for outbox tables; each is the text of one list
 // entry, such as `{table: public.outbox}`. Further lines of YAML may follow in
-// more. Nothing is set up yet.
+// more, those of the section kafka first, indented by two. Nothing is set up yet.
 //
 // Records are not compressed: unpacking thousands of batches of one record takes
 // a reader minutes under the race detector. A test that is about the binary as
@@ -44,7 +44,7 @@ type Pipeline struct {
 func New(t testing.TB, db *harness.Database, brokers *harness.Brokers, outbox []string, more ...string) *Pipeline {
 	t.Helper()
 	p := &Pipeline{DB: db, Brokers: brokers, Slot: harness.Unique(t, "slot")}
-	p.YAML = fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s}\noutbox:\n  - %s\nkafka:\n  brokers: [%s]\n  compression: none\nhttp: {listen: \"\"}\n%s\n",
+	p.YAML = fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s}\noutbox:\n  - %s\nhttp: {listen: \"\"}\nkafka:\n  brokers: [%s]\n  compression: none\n%s\n",
 		db.URL, p.Slot, p.Slot, strings.Join(outbox, "\n  - "), strings.Join(brokers.Addrs, ", "), strings.Join(more, "\n"))
 	p.Config = load(t, p.YAML)
 	return p

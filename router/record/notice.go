@@ -1,8 +1,7 @@
-package router
+package record
 
 import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // Notice is something that a connector made of rows and that is worth a warning. It holds no value of a row.
@@ -14,11 +13,11 @@ type Notice struct {
 	Commit wal.LSN // of the first row's transaction
 }
 
-// maxNotices bounds what is kept between two calls of Notices.
+// maxNotices bounds what is kept between two calls of Take.
 const maxNotices = 1000
 
-// notices gathers them by table, column and text.
-type notices struct {
+// Notices gathers them by table, column and text.
+type Notices struct {
 	list []Notice
 	last []rowAt // parallel to list: a row is counted once, however often its column is read
 }
@@ -28,11 +27,12 @@ type rowAt struct {
 	ordinal uint64
 }
 
-func (n *notices) add(row *wal.Row, column, text string) {
+// Add notes that a text is about a row.
+func (n *Notices) Add(row *wal.Row, column, text string) {
 	if row == nil || row.Relation == nil || row.Txn == nil {
 		return
 	}
-	at, table := rowAt{row.Txn.Commit, row.Ordinal}, record.PlainName(row.Relation)
+	at, table := rowAt{row.Txn.Commit, row.Ordinal}, PlainName(row.Relation)
 	for i := range n.list {
 		if have := &n.list[i]; have.Table == table && have.Column == column && have.Text == text {
 			if n.last[i] != at {
@@ -48,9 +48,9 @@ func (n *notices) add(row *wal.Row, column, text string) {
 	}
 }
 
-// Notices gives what was noticed since the last call.
-func (r *Router) Notices() []Notice {
-	list := r.notices.list
-	r.notices = notices{}
+// Take gives what was noticed since the last call.
+func (n *Notices) Take() []Notice {
+	list := n.list
+	*n = Notices{}
 	return list
 }

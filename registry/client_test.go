@@ -1,0 +1,220 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/router/encode"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
+)
+
+const text = `{"type": "record", "name": "Order", "fields": [{"name": "n", "type": "int"}]}`
+
+func fake(t *testing.T, options ...srfake.Option) *srfake.Registry {
+	r := srfake.New(options...)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func register(t *testing.T, r *srfake.Registry, subject string, s sr.Schema) {
+	t.Helper()
+	if _, _, err := r.RegisterSchema(subject, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSchema_ComesWithWhatItRefersTo(t *testing.T) {
+	r := fake(t)
+	register(t, r, "zip", sr.Schema{Schema: `{"type": "record", "name": "Zip", "fields": [{"name": "z", "type": "string"}]}`})
+	register(t, r, "address", sr.Schema{Schema: `{"type": "record", "name": "Address", "fields": [{"name": "zip", "type": "Zip"}]}`, References: []sr.SchemaReference{{Name: "Zip", Subject: "zip", Version: 1}}})
+	register(t, r, "order-value", sr.Schema{Schema: text})
+	register(t, r, "order-value", sr.Schema{Schema: `{"type": "record", "name": "Order", "fields": [{"name": "to", "type": "Address", "default": {"zip": {"z": ""}}}]}`, References: []sr.SchemaReference{{Name: "Address", Subject: "address", Version: 1}}})
+	c := New(Config{URLs: []string{r.URL()}})
+	latest, err := c.Schema(t.Context(), "order-value", 0)
+	if err != nil || latest.Version != 2 || latest.Kind != encode.Avro || len(latest.References) != 2 || latest.References[0].Name != "Zip" {
+		t.Fatalf("%+v, %v", latest, err)
+	}
+	if _, err := encode.Compile(*latest, encode.Options{Kind: encode.Avro}); err != nil {
+		t.Error(err)
+	}
+	first, err := c.Schema(t.Context(), "order-value", 1)
+	if err != nil || first.Version != 1 || first.Text != text {
+		t.Errorf("%+v, %v", first, err)
+	}
+	kind, known, err := c.Known(t.Context(), latest.ID)
+	if kind != encode.Avro || !known || err != nil {
+		t.Errorf("%s %v %v", kind, known, err)
+	}
+	if _, known, err := c.Known(t.Context(), 4711); known || err != nil {
+		t.Errorf("%v %v", known, err)
+	}
+}
+
+// Each bad answer has its reason, a next step, and nothing secret in it.
+func TestSchema_ExplainsEachFailure(t *testing.T) {
+	const secret = "hunter2"
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("the redirect was followed, with %s", r.Header)
+	}))
+	defer elsewhere.Close()
+	endless := func(w http.ResponseWriter, _ *http.Request) {
+		for range 64 {
+			_, _ = w.Write([]byte(strings.Repeat(" ", 1<<16)))
+		}
+	}
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		reason  string
+		kind    fault.Kind
+	}{
+		"away":           {nil, fault.ReasonRegistryUnreachable, fault.KindRetry},
+		"broken":         {answer(500, "oops"), fault.ReasonRegistryUnreachable, fault.KindRetry},
+		"busy":           {answer(429, ""), fault.ReasonRegistryUnreachable, fault.KindRetry},
+		"no account":     {answer(401, ""), fault.ReasonRegistryRefused, fault.KindRefused},
+		"no rights":      {answer(403, `{"error_code": 40301, "message": "not for you"}`), fault.ReasonRegistryRefused, fault.KindRefused},
+		"no subject":     {answer(404, `{"error_code": 40401, "message": "Subject not found"}`), fault.ReasonUnknownSubject, fault.KindRefused},
+		"no version":     {answer(404, `{"error_code": 40402, "message": "Version not found"}`), fault.ReasonUnknownSubject, fault.KindRefused},
+		"another server": {answer(404, "<html>"), fault.ReasonRegistryAnswer, fault.KindRefused},
+		"HTML":           {answer(200, "<html>"), fault.ReasonRegistryAnswer, fault.KindRefused},
+		"id 0":           {answer(200, `{"subject": "s", "version": 1, "id": 0, "schema": "{}"}`), fault.ReasonRegistryAnswer, fault.KindRefused},
+		"id of 33 bits":  {answer(200, `{"subject": "s", "version": 1, "id": 4294967296, "schema": "{}"}`), fault.ReasonRegistryAnswer, fault.KindRefused},
+		"no schema":      {answer(200, `{"subject": "s", "version": 1, "id": 7}`), fault.ReasonRegistryAnswer, fault.KindRefused},
+		"endless":        {endless, fault.ReasonRegistryAnswer, fault.KindRefused},
+		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, fault.ReasonRegistryAnswer, fault.KindRefused},
+		"slow":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, fault.ReasonRegistryUnreachable, fault.KindRetry},
+		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "99")
+			_, _ = w.Write([]byte("{"))
+		}, fault.ReasonRegistryUnreachable, fault.KindRetry},
+		"refers to itself": {answer(200, `{"subject": "s", "version": 1, "id": 7, "schema": "{}", "references": [{"name": "a", "subject": "s", "version": 1}]}`), fault.ReasonRegistryAnswer, fault.KindRefused},
+	} {
+		url := closed.URL
+		if c.handler != nil {
+			server := httptest.NewServer(c.handler)
+			defer server.Close()
+			url = server.URL
+		}
+		client := New(Config{URLs: []string{url}, Timeout: 200 * time.Millisecond, Username: "relay", Password: func(context.Context) (string, error) { return secret, nil }})
+		_, err := client.Schema(t.Context(), "s", 0)
+		failure, ok := errors.AsType[*fault.Error](err)
+		if !ok || failure.Reason != c.reason || failure.Kind != c.kind || failure.Hint == "" {
+			t.Errorf("%s: %v is %+v, want reason %s", name, err, failure, c.reason)
+			continue
+		}
+		if strings.Contains(err.Error(), secret) || strings.ContainsAny(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A rotated secret applies without a restart, and one that cannot be read is told as such.
+func TestSchema_ReadsSecretsAtEachRequest(t *testing.T) {
+	r := fake(t, srfake.WithAuth("Bearer new"))
+	register(t, r, "s", sr.Schema{Schema: text})
+	token, problem := "old", error(nil)
+	c := New(Config{URLs: []string{r.URL()}, Token: func(context.Context) (string, error) { return token, problem }})
+	c.forgets = 0
+	if _, err := c.Schema(t.Context(), "s", 0); reasonOf(err) != fault.ReasonRegistryRefused {
+		t.Errorf("the old token: %v", err)
+	}
+	token = "new"
+	if _, err := c.Schema(t.Context(), "s", 0); err != nil {
+		t.Errorf("the new token: %v", err)
+	}
+	problem = errors.New("read /run/token: no such file")
+	if _, err := c.Schema(t.Context(), "s", 0); reasonOf(err) != fault.ReasonRegistryRefused || !strings.Contains(err.Error(), "/run/token") {
+		t.Errorf("without a file: %v", err)
+	}
+}
+
+// Many that need a schema at once ask once, and a failure is the answer for a while.
+func TestSchema_IsAskedForOnce(t *testing.T) {
+	var asked atomic.Int64
+	release := make(chan struct{})
+	r := fake(t)
+	register(t, r, "s", sr.Schema{Schema: text})
+	r.Intercept(func(http.ResponseWriter, *http.Request) bool {
+		asked.Add(1)
+		<-release
+		return false
+	})
+	c := New(Config{URLs: []string{r.URL()}})
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := c.Schema(t.Context(), "s", 1); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(release)
+	all.Wait()
+	if _, err := c.Schema(t.Context(), "s", 1); err != nil {
+		t.Error(err)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times for one version", n)
+	}
+	for range 3 {
+		if _, err := c.Schema(t.Context(), "nobody", 0); err == nil {
+			t.Error("found")
+		}
+	}
+	if n := asked.Load(); n != 2 {
+		t.Errorf("asked %d times, want 2: a failure is remembered", n)
+	}
+	at := time.Now().Add(remembers)
+	c.now = func() time.Time { return at }
+	register(t, r, "nobody", sr.Schema{Schema: text})
+	if _, err := c.Schema(t.Context(), "nobody", 0); err != nil {
+		t.Errorf("it is not asked again: %v", err)
+	}
+}
+
+func TestCheckURL_RefusesWhatWouldShowASecret(t *testing.T) {
+	for address, want := range map[string]string{
+		"registry:8081":               "is no URL",
+		"ftp://registry":              "is no URL",
+		"https://a:b@registry":        "has credentials in it",
+		"https://registry/?x=1":       "has a query",
+		"http://registry.example.com": "shows the password",
+		"https://registry/api":        "",
+		"http://localhost:8081":       "",
+	} {
+		err := CheckURL(address, true, false)
+		if got := fmt.Sprint(err); err != nil && (want == "" || !strings.Contains(got, want)) || err == nil && want != "" {
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
+		if strings.Contains(fmt.Sprint(err), "a:b") {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := CheckURL("http://registry.example.com", false, false); err != nil {
+		t.Errorf("without credentials: %v", err)
+	}
+}
+
+func reasonOf(err error) string {
+	if failure, ok := errors.AsType[*fault.Error](err); ok {
+		return failure.Reason
+	}
+	return ""
+}

@@ -1,0 +1,250 @@
+package schemas
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/encode"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/schemas"
+	"github.com/rs/zerolog"
+)
+
+// fake is a registry with one schema for all subjects.
+type fake struct {
+	text  string
+	id    uint32
+	err   error
+	asked int
+}
+
+func (f *fake) Schema(_ context.Context, subject string, _ int) (*encode.Schema, error) {
+	f.asked++
+	if f.err != nil {
+		return nil, f.err
+	}
+	return &encode.Schema{Subject: subject, Version: int(f.id), ID: f.id, Kind: encode.Avro, Text: f.text}, nil
+}
+
+func (f *fake) Known(context.Context, uint32) (encode.Kind, bool, error) {
+	return encode.Avro, f.id == 1, f.err
+}
+
+const (
+	v1 = `{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}`
+	v2 = `{"type": "record", "name": "R", "fields": [{"name": "n", "type": "string"}]}`
+)
+
+// session notes what it was shown.
+type session struct {
+	blocked []string
+	persons int
+	end     error
+}
+
+func (s *session) Wait(ctx context.Context, signal <-chan struct{}) error {
+	select {
+	case <-signal:
+		return s.end
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *session) Block(_, ctx context.Context, reason string, cause error, person bool, d time.Duration) error {
+	s.blocked = append(s.blocked, reason+": "+cause.Error())
+	if person {
+		s.persons++
+	}
+	over := make(chan struct{})
+	time.AfterFunc(d, func() { close(over) })
+	return s.Wait(ctx, over)
+}
+
+// parts are a router that needs schemas, and a row for it.
+func parts(t *testing.T, f *fake) (*router.Router, *Keeper, *wal.Row) {
+	t.Helper()
+	r, err := router.New(router.Config{Registry: f, Mappings: []router.Mapping{{Table: "public.outbox", Value: "avro", Schema: schemas.Config{Options: encode.Options{Kind: encode.Avro}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rel := &wal.Relation{OID: 1, Namespace: "public", Name: "outbox"}
+	row := &wal.Row{Relation: rel, Txn: &wal.Txn{Commit: 8}}
+	for _, v := range [][2]string{{"id", "7"}, {"aggregate_type", "order"}, {"aggregate_id", "k"}, {"event_type", "x"}, {"payload", `{"n": 1}`}} {
+		rel.Columns = append(rel.Columns, wal.Column{Name: v[0], Type: 25})
+		row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(v[1])})
+	}
+	return r, New(r.Detach(), Config{Refresh: time.Minute, RetryMin: time.Second, RetryMax: 2 * time.Second}, zerolog.Nop()), row
+}
+
+func route(r *router.Router, row *wal.Row) ([]byte, error) {
+	var buf record.Buffer
+	if err := r.Route(&buf, row); err != nil {
+		return nil, err
+	}
+	return buf.Records[0].Value, nil
+}
+
+func need(t *testing.T, err error) *schemas.Need {
+	t.Helper()
+	n, ok := errors.AsType[*schemas.Need](err)
+	if !ok {
+		t.Fatalf("%v is no need", err)
+	}
+	return n
+}
+
+func same(err error) error { return err }
+
+func TestAwait_HoldsARowBackUntilItsSchemaIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v1, id: 1, err: &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonRegistryUnreachable, Op: "ask"}}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		n := need(t, err)
+		if n.Subject != "order-events-value" || n.Topic != "order-events" {
+			t.Errorf("%+v", n)
+		}
+		s, settled, began := new(session), 0, time.Now()
+		time.AfterFunc(15*time.Second, func() { f.err = nil })
+		if err := k.Await(t.Context(), t.Context(), s, n, func() error { settled++; return nil }, same); err != nil {
+			t.Fatal(err)
+		}
+		if settled < 5 || len(s.blocked) == 0 || s.persons != 0 || !strings.HasPrefix(s.blocked[0], fault.ReasonRegistryUnreachable) {
+			t.Errorf("settled %d times, shown %q, %d for a person", settled, s.blocked, s.persons)
+		}
+		if took := time.Since(began); took < 15*time.Second || took > 20*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		if value, err := route(r, row); err != nil || string(value) != "\x00\x00\x00\x00\x01\x02" {
+			t.Errorf("%x, %v", value, err)
+		}
+	})
+}
+
+// An outage of a few seconds is not shown.
+func TestAwait_ShowsNoShortOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v1, id: 1, err: &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonRegistryUnreachable}}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		time.AfterFunc(9*time.Second, func() { f.err = nil })
+		s := new(session)
+		if err := k.Await(t.Context(), t.Context(), s, need(t, err), func() error { return nil }, same); err != nil || len(s.blocked) > 0 {
+			t.Errorf("%v, shown %q", err, s.blocked)
+		}
+	})
+}
+
+// What a person has to do is shown at once, and so is a schema that cannot be used.
+func TestAwait_ShowsWhatAPersonHasToDo(t *testing.T) {
+	for _, f := range []*fake{
+		{err: &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonUnknownSubject, Hint: "register it"}},
+		{text: `"bytes"`, id: 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r, k, row := parts(t, f)
+			_, err := route(r, row)
+			s := new(session)
+			time.AfterFunc(time.Second/2, func() { f.text, f.id, f.err = v1, 2, nil })
+			began := time.Now()
+			if err := k.Await(t.Context(), t.Context(), s, need(t, err), func() error { return nil }, same); err != nil || s.persons != 1 || time.Since(began) > 3*time.Second {
+				t.Errorf("%v after %s, shown %q, %d for a person", err, time.Since(began), s.blocked, s.persons)
+			}
+		})
+	}
+}
+
+func TestAwait_EndsWithTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{err: &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonRegistryUnreachable}}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		ended := errors.New("the slot is lost")
+		if err := k.Await(t.Context(), t.Context(), &session{end: ended}, need(t, err), func() error { return nil }, same); !errors.Is(err, ended) {
+			t.Errorf("%v", err)
+		}
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return ended }, same); !errors.Is(err, ended) {
+			t.Errorf("what lies before cannot be delivered: %v", err)
+		}
+	})
+}
+
+// A row that does not fit is a reason for one fresh look, and is rejected after it.
+func TestAgain_LooksOnceMoreBeforeARowIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v2, id: 1}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		await := func(err error) {
+			t.Helper()
+			if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
+				t.Fatal(err)
+			}
+		}
+		await(err)
+		if _, err = route(r, row); !strings.Contains(err.Error(), "the schema wants string, the payload has a number") {
+			t.Fatal(err)
+		}
+		if again := k.Again(err); again != err { //nolint:errorlint // it is the same error
+			t.Errorf("a moment after the last look: %v", again)
+		}
+		time.Sleep(freshness) //nolint:forbidigo // of a synctest
+		await(k.Again(err))
+		if _, rejected := errors.AsType[*record.RowError](k.Again(err)); !rejected {
+			t.Error("a second look at once")
+		}
+		f.text, f.id = v1, 2
+		time.Sleep(freshness) //nolint:forbidigo // of a synctest
+		await(k.Again(err))
+		if value, err := route(r, row); err != nil || string(value) != "\x00\x00\x00\x00\x02\x02" {
+			t.Errorf("with the new version: %x, %v", value, err)
+		}
+	})
+}
+
+// Subjects are looked at from time to time; what is known stays in use where that fails.
+func TestRun_LooksAtKnownSubjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v1, id: 1}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go k.Run(ctx)
+		f.err = &fault.Error{Kind: fault.KindRetry}
+		time.Sleep(70 * time.Second) //nolint:forbidigo // of a synctest
+		k.Learn()
+		if value, err := route(r, row); err != nil || value[4] != 1 {
+			t.Errorf("while the registry is away: %x, %v", value, err)
+		}
+		f.err, f.id = nil, 2
+		time.Sleep(time.Minute) //nolint:forbidigo // of a synctest
+		if value, _ := route(r, row); value[4] != 1 {
+			t.Error("the router was changed beside its owner")
+		}
+		k.Learn()
+		if value, err := route(r, row); err != nil || value[4] != 2 {
+			t.Errorf("after a minute: %x, %v", value, err)
+		}
+	})
+}
+
+func TestKeeper_OfARelayWithoutSchemasDoesNothing(t *testing.T) {
+	k := New(nil, Config{}, zerolog.Nop())
+	k.Learn()
+	k.Run(t.Context())
+	if err := errors.New("x"); k.Again(err) != err { //nolint:errorlint // it is the same error
+		t.Error("another error")
+	}
+}

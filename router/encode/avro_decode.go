@@ -1,0 +1,209 @@
+package encode
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// errCut is a value that ends too soon, or is none of the schema.
+var errCut = errors.New("the value is not one of its schema")
+
+// decode gives plain JSON, as payloads have it.
+func (b *avroBody) decode(src []byte) ([]byte, error) {
+	r := &avroReader{src: src}
+	out := r.value(nil, b.root, 0)
+	switch {
+	case r.bad:
+		return nil, errCut
+	case len(r.src) > 0:
+		return nil, fmt.Errorf("%d bytes are behind the record", len(r.src))
+	}
+	return out, nil
+}
+
+// avroReader reads a value. It goes on with zeros behind the first mistake.
+type avroReader struct {
+	src []byte
+	bad bool
+}
+
+func (r *avroReader) fail() { r.bad, r.src = true, nil }
+
+func (r *avroReader) long() int64 {
+	v, n := binary.Varint(r.src)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.src = r.src[n:]
+	return v
+}
+
+func (r *avroReader) take(n int64) []byte {
+	if n < 0 || n > int64(len(r.src)) {
+		r.fail()
+		return nil
+	}
+	p := r.src[:n]
+	r.src = r.src[n:]
+	return p
+}
+
+func (r *avroReader) value(dst []byte, a *avroType, depth int) []byte {
+	if r.bad || depth > maxDepth || len(dst) > maxGrowth {
+		r.fail()
+		return dst
+	}
+	switch a.form {
+	case formUnion:
+		i := r.long()
+		if i < 0 || i >= int64(len(a.branches)) {
+			r.fail()
+			return dst
+		}
+		return r.value(dst, a.branches[i], depth+1)
+	case formRecord:
+		dst = append(dst, '{')
+		for i := range a.fields {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = r.value(append(quoted(dst, a.fields[i].name), ':'), a.fields[i].typ, depth+1)
+		}
+		return append(dst, '}')
+	case formArray:
+		return append(r.blocks(append(dst, '['), func(dst []byte) []byte { return r.value(dst, a.inner, depth+1) }), ']')
+	case formMap:
+		return append(r.blocks(append(dst, '{'), func(dst []byte) []byte {
+			return r.value(append(quoted(dst, string(r.take(r.long()))), ':'), a.inner, depth+1)
+		}), '}')
+	default:
+		return r.leaf(dst, a)
+	}
+}
+
+// blocks reads what arrays and maps consist of.
+func (r *avroReader) blocks(dst []byte, one func([]byte) []byte) []byte {
+	first := true
+	for n := r.long(); n != 0 && !r.bad; n = r.long() {
+		if n < 0 {
+			n = -n
+			r.long() // the size in bytes
+		}
+		for ; n > 0 && !r.bad; n-- {
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = one(dst)
+		}
+	}
+	return dst
+}
+
+func quoted(dst []byte, text string) []byte {
+	out, err := json.Marshal(text)
+	if err != nil {
+		return append(dst, `""`...) // cannot be: any text can be marshalled
+	}
+	return append(dst, out...)
+}
+
+func (r *avroReader) leaf(dst []byte, a *avroType) []byte {
+	switch a.form {
+	case formNull:
+		return append(dst, "null"...)
+	case formBoolean:
+		return strconv.AppendBool(dst, string(r.take(1)) == "\x01")
+	case formInt, formLong:
+		return strconv.AppendInt(dst, r.long(), 10)
+	case formFloat:
+		if p := r.take(4); p != nil {
+			return strconv.AppendFloat(dst, float64(math.Float32frombits(binary.LittleEndian.Uint32(p))), 'g', -1, 32)
+		}
+	case formDouble:
+		if p := r.take(8); p != nil {
+			return strconv.AppendFloat(dst, math.Float64frombits(binary.LittleEndian.Uint64(p)), 'g', -1, 64)
+		}
+	case formEnum:
+		if i := r.long(); i >= 0 && i < int64(len(a.ordered)) {
+			return quoted(dst, a.ordered[i])
+		}
+		r.fail()
+	case formString:
+		return quoted(dst, string(r.take(r.long())))
+	case formDate, formTime, formTimestamp:
+		return quoted(dst, a.timeText(r.long()))
+	default:
+		n := int64(a.size)
+		if n == 0 {
+			n = r.long()
+		}
+		return a.bytesText(dst, r.take(n))
+	}
+	return dst
+}
+
+// timeText is a time as payloads have it.
+func (a *avroType) timeText(v int64) string {
+	switch a.form {
+	case formDate:
+		return time.Unix(0, 0).UTC().AddDate(0, 0, int(v)).Format(time.DateOnly)
+	case formTime:
+		return time.Unix(0, 0).UTC().Add(time.Duration(v) * time.Duration(1e9/a.per)).Format("15:04:05.999999999")
+	default:
+	}
+	seconds, rest := v/a.per, v%a.per
+	at := time.Unix(seconds, rest*(1e9/a.per)).UTC()
+	if a.local {
+		return at.Format("2006-01-02T15:04:05.999999999")
+	}
+	return at.Format(time.RFC3339Nano)
+}
+
+func (a *avroType) bytesText(dst, p []byte) []byte {
+	switch {
+	case a.form == formUUID && a.size > 0 && len(p) == 16:
+		h := hex.EncodeToString(p)
+		return quoted(dst, strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-"))
+	case a.form == formUUID:
+		return quoted(dst, string(p))
+	case a.form == formDecimal:
+		v := new(big.Int).SetBytes(p)
+		if len(p) > 0 && p[0]&0x80 != 0 {
+			v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(p))))
+		}
+		return appendPoint(dst, v.String(), a.scale)
+	case a.base64:
+		return quoted(dst, base64.StdEncoding.EncodeToString(p))
+	}
+	runes := make([]rune, len(p))
+	for i, c := range p {
+		runes[i] = rune(c)
+	}
+	return quoted(dst, string(runes))
+}
+
+// appendPoint writes a whole number with a point before its last digits.
+func appendPoint(dst []byte, digits string, scale int) []byte {
+	if digits[0] == '-' {
+		dst, digits = append(dst, '-'), digits[1:]
+	}
+	if missing := scale + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	dst = append(dst, digits[:len(digits)-scale]...)
+	if scale > 0 {
+		dst = append(append(dst, '.'), digits[len(digits)-scale:]...)
+	}
+	return dst
+}
