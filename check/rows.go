@@ -197,17 +197,17 @@ func (d *doctor) unmet(table preflight.CheckedTable, unmet *schemas.Unmet) {
 		d.add("registry.connection", advice.Fail, "run the check again", "%s: %v", table.Table, unmet)
 		return
 	}
-	name := "registry.connection"
+	check := "registry.connection"
 	switch failure.Reason {
 	case fault.ReasonRegistryRefused:
-		name = "registry.auth"
+		check = "registry.auth"
 	case fault.ReasonUnknownSubject:
-		name = "registry.subject"
+		check = "registry.subject"
 	case fault.ReasonSchemaUnusable:
-		name = "registry.schema"
+		check = "registry.schema"
 	}
 	seen, next := failure.Apart()
-	d.add(name, advice.Fail, next, "%s: %s; its rows would wait (reason %s)", table.Table, seen, failure.Reason)
+	d.add(check, advice.Fail, next, "%s: %s; its rows would wait (reason %s)", table.Table, seen, failure.Reason)
 }
 
 // schema tells by which schema the newest row is encoded.
