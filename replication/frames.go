@@ -25,6 +25,8 @@ type frames struct {
 	limit int
 	whole bool // the message at r is read whatever its size
 	left  int  // bytes left of a message that is skipped
+
+	more func() bool // src gives another piece, of at most maxRecord bytes, without waiting; nil: that is not known
 }
 
 var errOversized = errors.New("message is over the limit")
@@ -77,11 +79,15 @@ func (f *frames) skipped() bool {
 	return f.left == 0
 }
 
-// readMore reads once. It is called when next has nothing more.
+// readMore reads once, and then what more says is at hand. It is called when next has nothing more.
 func (f *frames) readMore() (int, error) {
 	f.makeRoom()
 	n, err := f.src.Read(f.buf[f.w:])
 	f.w += n
+	for read := n; read > 0 && f.more != nil && len(f.buf)-f.w >= maxRecord && f.more(); {
+		read, _ = f.src.Read(f.buf[f.w:]) // the next call returns its error
+		f.w, n = f.w+read, n+read
+	}
 	if n > 0 {
 		err = nil // the next Read returns it, without bytes
 	}

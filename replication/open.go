@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -71,6 +72,11 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 	s.frames.limit = opt.MaxRowBytes + frameHeader + walHeader
 	if g := pacedOf(conn); g != nil {
 		g.follow(&s.pace, opt.pacing)
+		if _, secure := conn.(*tls.Conn); secure {
+			// A read of TLS gives one record, and the server puts each message into one of its own:
+			// batches would be of one row.
+			s.frames.more = g.holdsRecord
+		}
 	}
 	decode := pgoutput.Options{
 		Tables: cfg.Tables, Wants: cfg.Wants, Messages: cfg.Messages, MaxRows: opt.MaxBatchRows, MaxBytes: opt.MaxBatchBytes,

@@ -183,6 +183,14 @@ func pacedOf(conn net.Conn) *pacedConn {
 	return g
 }
 
+// maxRecord is the size of the largest TLS record, with its header and what may be added to its text
+// (RFC 8446, 5.2).
+const maxRecord = 5 + 1<<14 + 1<<8
+
+// holdsRecord reports whether TLS can read a record without waiting for the socket. Of two, one has
+// data, unless the server sends nothing but changes of keys.
+func (g *pacedConn) holdsRecord() bool { return g.w-g.r >= 2*maxRecord }
+
 // follow lets the pace decide from now on.
 func (g *pacedConn) follow(p *pace, by pacing) {
 	if _, local := g.Conn.(*net.UnixConn); local {
