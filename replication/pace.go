@@ -142,8 +142,9 @@ type pacedConn struct {
 	lowWater *lowWater // nil where SO_RCVLOWAT cannot be set
 	room     buffered  // nil where the kernel chooses, or has been given wideBuffer
 
-	buf  []byte
-	r, w int // not yet given out
+	buf     []byte
+	r, w    int // not yet given out
+	records records
 }
 
 // buffered is a connection whose receive buffer can be chosen.
@@ -183,13 +184,8 @@ func pacedOf(conn net.Conn) *pacedConn {
 	return g
 }
 
-// maxRecord is the size of the largest TLS record, with its header and what may be added to its text
-// (RFC 8446, 5.2).
-const maxRecord = 5 + 1<<14 + 1<<8
-
-// holdsRecord reports whether TLS can read a record without waiting for the socket. Of two, one has
-// data, unless the server sends nothing but changes of keys.
-func (g *pacedConn) holdsRecord() bool { return g.w-g.r >= 2*maxRecord }
+// holdsRecord reports whether TLS can read data without waiting for the socket.
+func (g *pacedConn) holdsRecord() bool { return g.records.holdsData(g.buf[g.r:g.w]) }
 
 // follow lets the pace decide from now on.
 func (g *pacedConn) follow(p *pace, by pacing) {
@@ -203,17 +199,24 @@ func (g *pacedConn) follow(p *pace, by pacing) {
 }
 
 func (g *pacedConn) Read(p []byte) (int, error) {
-	if g.r < g.w {
-		n := copy(p, g.buf[g.r:g.w])
-		g.r += n
-		return n, nil
-	}
-	if len(p) >= 2*receiveBuffer {
+	if g.r == g.w && len(p) >= 2*receiveBuffer {
 		return g.read(p)
 	}
-	n, err := g.read(g.buf)
-	g.r, g.w = copy(p, g.buf[:n]), n
-	return g.r, err
+	for {
+		if g.r < g.w {
+			if n := g.records.next(g.buf[g.r:g.w]); n > 0 {
+				n = copy(p, g.buf[g.r:g.r+n])
+				g.r += n
+				g.records.gave(n)
+				return n, nil
+			}
+		}
+		g.r, g.w = 0, copy(g.buf, g.buf[g.r:g.w])
+		n, err := g.read(g.buf[g.w:])
+		if g.w += n; n == 0 {
+			return 0, err
+		}
+	}
 }
 
 func (g *pacedConn) read(p []byte) (int, error) {
