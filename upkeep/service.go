@@ -112,17 +112,17 @@ func (s *Service) Survey(ctx context.Context, table wal.Table, archive *wal.Tabl
 	if err != nil {
 		return nil, err
 	}
-	s.judge(survey)
+	s.judge(ctx, survey)
 	return survey, nil
 }
 
-func (s *Service) judge(survey *maintenance.Survey) {
+func (s *Service) judge(ctx context.Context, survey *maintenance.Survey) {
 	if s.Relay.Replication.Shard.Divided() {
 		survey.Filters = nil // each shard leaves out what another one sends
 	}
 	survey.Changed = s.changed(survey, time.Now())
 	for _, shard := range s.Relay.Replication.Shards() {
-		if then := s.Reader.PublishedAs(shard.Slot, survey.OID); then != "" && then != survey.Published[shard.Publication] {
+		if then := s.Reader.PublishedAs(ctx, shard.Slot, survey.OID); then != "" && then != survey.Published[shard.Publication] {
 			survey.LeftOut = append(survey.LeftOut, shard.Publication)
 		}
 	}
@@ -136,7 +136,7 @@ func (s *Service) Sent(ctx context.Context, t *Target, oid uint32) error {
 	if err != nil {
 		return err
 	}
-	s.judge(survey)
+	s.judge(ctx, survey)
 	return errors.Join(t.Unsent(survey)...)
 }
 

@@ -202,9 +202,16 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 	return kept, nil
 }
 
+// lookFor is how long a look at a table waits for the checkpoint topic. What it misses, the look
+// after the proof has: the proof reads the topic to its end first.
+const lookFor = 10 * time.Second
+
 // PublishedAs is how a slot's publication had a table when it became known that no row from before
-// the slot is still to be delivered, as far as the topic was read; empty: that is not recorded.
-func (r *Reader) PublishedAs(slot string, table uint32) string {
+// the slot is still to be delivered; empty: that is not recorded, or was not read in time.
+func (r *Reader) PublishedAs(ctx context.Context, slot string, table uint32) string {
+	within, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	_ = r.positions.CatchUp(within, true) // the proof fails with it
 	before, err := checkpoint.ParseBeforeSlot(r.keys.get(checkpoint.BeforeSlotKey(r.Origin().SystemID, slot, table)))
 	if err != nil || !before.Before.Known() {
 		return "" // whoever asks for a proof gets the error
