@@ -187,6 +187,18 @@ var byReason = map[string]func(*Facts) []Way{
 	"sasl_secret": one(Way{Title: "Put the file with the secret where the configuration names it", Shell: "cdc-relay config print"}),
 	"tls":         one(Way{Title: "See what the other side presents, and correct kafka.tls or sslmode and sslrootcert of the URL", Shell: "openssl s_client -connect HOST:PORT </dev/null", Restart: true}),
 
+	"registry_unreachable": one(Way{Title: "See what the registry answers, and start it; a wrong kafka.registry.url needs a restart", Shell: "cdc-relay check --problems"}),
+	"registry_refused":     one(Way{Title: "Correct the file with the password or token, which is read at each request, or let the account read subjects and schemas", Shell: "cdc-relay check --problems"}),
+	"registry_answer":      one(Way{Title: "Name the address of the registry's API", Config: "kafka: {registry: {url: [https://REGISTRY:8081]}}", Restart: true}),
+	"unknown_subject": one(
+		Way{Title: "Register the schema under the subject that the message names", Shell: "cdc-relay check --problems"},
+		Way{Title: "Name the subject that has it", Config: "outbox: [{schema: {subject: SUBJECT}}]", Restart: true},
+	),
+	"schema_unusable": one(
+		Way{Title: "Register a version that can be used: the message says what is in the way", Shell: "cdc-relay check --problems"},
+		Way{Title: "Use an earlier version", Config: "outbox: [{schema: {version: NUMBER}}]", Restart: true},
+	),
+
 	"kafka_unreachable": kafkaAway,
 	"kafka_not_acknowledging": func(f *Facts) []Way {
 		return []Way{{Title: "Find the partitions without enough replicas, and get those back", Shell: f.kafka("kafka-topics.sh", "--describe --under-min-isr-partitions") + "\n" + f.kafka("kafka-topics.sh", "--describe --unavailable-partitions")}}
