@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 // fake is a registry with one schema for all subjects.
 type fake struct {
+	mu    sync.Mutex
 	text  string
 	id    uint32
 	err   error
@@ -26,6 +28,8 @@ type fake struct {
 }
 
 func (f *fake) Schema(_ context.Context, subject string, _ int) (*encode.Schema, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.asked++
 	if f.err != nil {
 		return nil, f.err
@@ -34,7 +38,22 @@ func (f *fake) Schema(_ context.Context, subject string, _ int) (*encode.Schema,
 }
 
 func (f *fake) Known(context.Context, uint32) (encode.Kind, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return encode.Avro, f.id == 1, f.err
+}
+
+// set changes what the registry answers from now on.
+func (f *fake) set(text string, id uint32, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.text, f.id, f.err = text, id, err
+}
+
+func (f *fake) times() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
 }
 
 const (
@@ -113,7 +132,7 @@ func TestAwait_HoldsARowBackUntilItsSchemaIsKnown(t *testing.T) {
 			t.Errorf("%+v", n)
 		}
 		s, settled, began := new(session), 0, time.Now()
-		time.AfterFunc(15*time.Second, func() { f.err = nil })
+		time.AfterFunc(15*time.Second, func() { f.set(v1, 1, nil) })
 		if err := k.Await(t.Context(), t.Context(), s, n, func() error { settled++; return nil }, same); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +154,7 @@ func TestAwait_ShowsNoShortOutage(t *testing.T) {
 		f := &fake{text: v1, id: 1, err: &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonRegistryUnreachable}}
 		r, k, row := parts(t, f)
 		_, err := route(r, row)
-		time.AfterFunc(9*time.Second, func() { f.err = nil })
+		time.AfterFunc(9*time.Second, func() { f.set(v1, 1, nil) })
 		s := new(session)
 		if err := k.Await(t.Context(), t.Context(), s, need(t, err), func() error { return nil }, same); err != nil || len(s.blocked) > 0 {
 			t.Errorf("%v, shown %q", err, s.blocked)
@@ -153,7 +172,7 @@ func TestAwait_ShowsWhatAPersonHasToDo(t *testing.T) {
 			r, k, row := parts(t, f)
 			_, err := route(r, row)
 			s := new(session)
-			time.AfterFunc(time.Second/2, func() { f.text, f.id, f.err = v1, 2, nil })
+			time.AfterFunc(time.Second/2, func() { f.set(v1, 2, nil) })
 			began := time.Now()
 			if err := k.Await(t.Context(), t.Context(), s, need(t, err), func() error { return nil }, same); err != nil || s.persons != 1 || time.Since(began) > 3*time.Second {
 				t.Errorf("%v after %s, shown %q, %d for a person", err, time.Since(began), s.blocked, s.persons)
@@ -201,7 +220,7 @@ func TestAgain_LooksOnceMoreBeforeARowIsRejected(t *testing.T) {
 		if _, rejected := errors.AsType[*record.RowError](k.Again(err)); !rejected {
 			t.Error("a second look at once")
 		}
-		f.text, f.id = v1, 2
+		f.set(v1, 2, nil)
 		time.Sleep(freshness) //nolint:forbidigo // of a synctest
 		await(k.Again(err))
 		if value, err := route(r, row); err != nil || string(value) != "\x00\x00\x00\x00\x02\x02" {
@@ -222,13 +241,13 @@ func TestRun_LooksAtKnownSubjects(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go k.Run(ctx)
-		f.err = &fault.Error{Kind: fault.KindRetry}
+		f.set(v1, 1, &fault.Error{Kind: fault.KindRetry})
 		time.Sleep(70 * time.Second) //nolint:forbidigo // of a synctest
 		k.Learn()
 		if value, err := route(r, row); err != nil || value[4] != 1 {
 			t.Errorf("while the registry is away: %x, %v", value, err)
 		}
-		f.err, f.id = nil, 2
+		f.set(v1, 2, nil)
 		time.Sleep(time.Minute) //nolint:forbidigo // of a synctest
 		if value, _ := route(r, row); value[4] != 1 {
 			t.Error("the router was changed beside its owner")

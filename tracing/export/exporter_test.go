@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +42,13 @@ func (c *collector) requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.bodies)
+}
+
+// sent is what came so far.
+func (c *collector) sent() *collector {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &collector{bodies: slices.Clone(c.bodies), at: slices.Clone(c.at), header: c.header.Clone()}
 }
 
 // pass lets time pass, which is a bubble's of synctest.
@@ -94,20 +102,20 @@ func TestExporter_SendsFullBatchesAtOnceAndOthersAfterTwoSeconds(t *testing.T) {
 		e.Start()
 		end(tr, 256+10)
 		synctest.Wait()
-		if c.requests() != 1 || !c.at[0].Equal(began) {
+		if c.requests() != 1 || !c.sent().at[0].Equal(began) {
 			t.Errorf("%d requests at once", c.requests())
 		}
 		pass(2 * time.Second)
 		synctest.Wait()
-		if c.requests() != 2 || c.at[1].Sub(began) != 2*time.Second {
-			t.Errorf("%d requests: %v", c.requests(), c.at)
+		if c.requests() != 2 || c.sent().at[1].Sub(began) != 2*time.Second {
+			t.Errorf("%d requests: %v", c.requests(), c.sent().at)
 		}
 		e.Close(nil)
 		counts(t, tr, map[tracing.Outcome]int64{tracing.Sent: 2 * 266})
-		if c.header.Get("X-Key") != "one two" || c.header.Get("Content-Encoding") != "gzip" || c.header.Get("Content-Type") != "application/x-protobuf" || log.Len() > 0 {
-			t.Errorf("%v; log %s", c.header, log)
+		if c.sent().header.Get("X-Key") != "one two" || c.sent().header.Get("Content-Encoding") != "gzip" || c.sent().header.Get("Content-Type") != "application/x-protobuf" || log.Len() > 0 {
+			t.Errorf("%v; log %s", c.sent().header, log)
 		}
-		r, err := gzip.NewReader(bytes.NewReader(c.bodies[0]))
+		r, err := gzip.NewReader(bytes.NewReader(c.sent().bodies[0]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,8 +150,8 @@ func TestExporter_TriesAgainWhereThatMayHelp(t *testing.T) {
 				end(tr, 3)
 				pass(time.Minute)
 				synctest.Wait()
-				if col.requests() != 2 || col.at[1].Sub(col.at[0]) != c.pause || !bytes.Equal(col.bodies[0], col.bodies[1]) {
-					t.Errorf("requests at %v", col.at)
+				if col.requests() != 2 || col.sent().at[1].Sub(col.sent().at[0]) != c.pause || !bytes.Equal(col.sent().bodies[0], col.sent().bodies[1]) {
+					t.Errorf("requests at %v", col.sent().at)
 				}
 				e.Close(nil)
 				counts(t, tr, map[tracing.Outcome]int64{tracing.Sent: 6})
@@ -303,8 +311,8 @@ func TestExporter_AsksForHeadersAtEachRequest(t *testing.T) {
 		end(tr, 1)
 		pass(10 * time.Second)
 		e.Close(nil)
-		if c.requests() != 1 || c.header.Get("X-Key") != "2" {
-			t.Errorf("%d requests, %v", c.requests(), c.header)
+		if c.requests() != 1 || c.sent().header.Get("X-Key") != "2" {
+			t.Errorf("%d requests, %v", c.requests(), c.sent().header)
 		}
 		counts(t, tr, map[tracing.Outcome]int64{tracing.Sent: 2})
 	})
