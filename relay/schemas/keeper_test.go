@@ -50,11 +50,6 @@ func (f *fake) set(text string, id uint32, err error) {
 	f.text, f.id, f.err = text, id, err
 }
 
-func (f *fake) times() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.asked
-}
 
 const (
 	v1 = `{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}`
