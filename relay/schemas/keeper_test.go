@@ -50,7 +50,6 @@ func (f *fake) set(text string, id uint32, err error) {
 	f.text, f.id, f.err = text, id, err
 }
 
-
 const (
 	v1 = `{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}`
 	v2 = `{"type": "record", "name": "R", "fields": [{"name": "n", "type": "string"}]}`
