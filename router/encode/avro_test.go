@@ -241,7 +241,8 @@ func TestAvro_AllocatesNothingARow(t *testing.T) {
 
 func BenchmarkAvro(b *testing.B) {
 	e := compiled(b, order, Options{}, customer)
-	payload, dst := []byte(placed), make([]byte, 0, 1<<10)
+	// The library takes no time as RFC 3339.
+	payload, dst := []byte(strings.Replace(placed, `"2026-11-25T20:05:09.123456+00:00"`, "1764101109123456", 1)), make([]byte, 0, 1<<10)
 	b.Run("walk", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
