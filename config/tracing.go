@@ -19,7 +19,7 @@ import (
 type tracingSettings struct {
 	Endpoint          string             `yaml:"endpoint" desc:"Address of the collector for OTLP over HTTP, as http(s)://host:4318. Empty: no spans; a row's trace context is passed on as it is."`
 	HeadersFile       string             `yaml:"headers_file" desc:"File of name=value lines that are sent as headers, for example authorization=Bearer …; read again for every request."`
-	Sample            string             `yaml:"sample" default:"parent" enum:"parent,parent_or_ratio" desc:"Which rows are traced. parent: those whose trace context says that the trace is recorded; parent_or_ratio: also a part of the rows without a context."`
+	Sample            string             `yaml:"sample" default:"parent" enum:"parent,parent_or_ratio" desc:"Which rows are traced. parent: those whose trace context is sampled; parent_or_ratio: also a part of the rows without a context."`
 	Ratio             float64            `yaml:"ratio" default:"0" desc:"With parent_or_ratio: that part, from 0 to 1."`
 	MaxSpansPerSecond int                `yaml:"max_spans_per_second" default:"1000" desc:"Spans a second at most, 2 to 100000; a row has two. The header of a row beyond that stays as it is."`
 	Mode              string             `yaml:"mode" default:"child" enum:"child,link" desc:"child: spans are part of the row's trace; link: they are a trace of their own, with a link to it."`

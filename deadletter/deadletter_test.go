@@ -535,7 +535,7 @@ func TestParked_ForgetsWhatATopicHeldThatWasMadeAgain(t *testing.T) {
 	}
 }
 
-// Letters of two databases that had slots of one name are told apart, and what is no source is
+// Letters of two databases whose slots have one name have two sources. A text that is no source is
 // nobody's.
 func TestSource_SplitsIntoWhatItWasMadeOf(t *testing.T) {
 	for _, tt := range []struct{ source, system, database, slot string }{

@@ -97,7 +97,7 @@ func (s *Service) mayReject(ctx context.Context, f *found, l *leaf, to *maintena
 }
 
 // errorText says why a row was rejected, and where its letter is. Another letter of the row is
-// another text, which is how it is told that it was not counted yet. There is nothing of the row in it.
+// another text, so that it is counted again. The text has nothing of the row in it.
 func errorText(n *waiting.Named) string {
 	return fmt.Sprintf("%s, dead letter %d/%d", n.Reason, n.Partition, n.Offset)
 }

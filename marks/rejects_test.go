@@ -32,7 +32,7 @@ func (s *strict) Reject(_ context.Context, _ *maintenance.RejectedColumns, all [
 }
 
 // A letter whose id is no value of the column keeps no other row from being written, and any other
-// failure is told.
+// failure is returned.
 func TestRejectAll_LeavesOutWhatIsNoID(t *testing.T) {
 	var batch []maintenance.Rejected
 	for _, id := range []string{"1", "2", "x", "4", "5", "y", "7"} {

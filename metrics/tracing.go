@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var spansDesc = prometheus.NewDesc(prometheus.BuildFQName(namespace, "tracing", "spans_total"), "Spans of traced rows, by what became of them; a row has two. invalid_parent: rows with a malformed traceparent.", []string{"outcome"}, nil)
+var spansDesc = prometheus.NewDesc(prometheus.BuildFQName(namespace, "tracing", "spans_total"), "Spans of traced rows, by outcome; a row has two. invalid_parent: rows with a malformed traceparent.", []string{"outcome"}, nil)
 
 // tracingCollector reads the totals for each scrape. They are the process's, and have no shard.
 type tracingCollector struct{ tracer *tracing.Tracer }

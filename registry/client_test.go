@@ -128,7 +128,7 @@ func TestSchema_ExplainsEachFailure(t *testing.T) {
 	}
 }
 
-// A rotated secret applies without a restart, and one that cannot be read is told as such.
+// A rotated secret applies without a restart, and one that cannot be read is named in the error.
 func TestSchema_ReadsSecretsAtEachRequest(t *testing.T) {
 	r := fake(t, srfake.WithAuth("Bearer new"))
 	register(t, r, "s", sr.Schema{Schema: text})

@@ -14,7 +14,7 @@ type Sample string
 
 // The choices.
 const (
-	Parent        Sample = "parent"          // those whose context says that the trace is recorded
+	Parent        Sample = "parent"          // those whose trace context is sampled
 	ParentOrRatio Sample = "parent_or_ratio" // those, and a part of the rows without a context
 )
 

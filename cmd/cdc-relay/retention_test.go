@@ -115,7 +115,7 @@ func TestRetention_LostSlotKeepsTheGap(t *testing.T) {
 	})
 }
 
-// A slot that somebody made anew under the same name begins behind rows that nobody has sent.
+// A slot that was created again under the same name begins after rows that nobody has sent.
 func TestRetention_RecreatedSlotKeepsTheGap(t *testing.T) {
 	t.Parallel()
 	eachKeeper(t, func(t *testing.T, k *keeper) {

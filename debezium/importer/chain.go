@@ -202,7 +202,7 @@ func (c *conversion) tracing(s step) {
 			c.root.at("tracing", "ratio").set("1")
 			c.remark(it, Carried, "tracing.sample and tracing.ratio; lower the ratio where not all rows are to be traced")
 		case name == "tracing.with.context.field.only":
-			c.remark(it, Implied, "tracing.sample: parent, which also asks that the context says that the trace is recorded")
+			c.remark(it, Implied, "tracing.sample: parent, which also asks that the trace context is sampled")
 		case name == "tracing.span.context.field" && it.value == "tracingspancontext":
 			c.remark(it, Implied, "the relay reads this column")
 		case name == "tracing.span.context.field":
