@@ -121,7 +121,7 @@ func (w *work) makeSlot(ctx context.Context, next step) error {
 	return nil
 }
 
-// temporary is the configuration of the cut-over's slot, as one that shards know nothing of.
+// temporary is the configuration of the cutover's slot, as one that shards know nothing of.
 func (w *work) temporary(shard postgres.Config) postgres.Config {
 	shard.Slot, shard.Shard, shard.Messages = w.state.temporary.Name, postgres.Shard{}, nil
 	shard.ApplicationName = "cdc-relay cutover"

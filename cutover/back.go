@@ -36,7 +36,7 @@ func (w *work) back(ctx context.Context) error {
 		w.Out.Say(backfill.Line{What: "plan", Step: string(Back), Text: "new rows are the publisher's; the trigger is disabled and would be dropped\n\nnothing was changed; repeat with --yes"})
 		return nil
 	case s.temporary.Exists:
-		return progress.Refuse(errors.New("the cut-over is not complete, and rows after the cut wait in its slot"), "complete it with `cdc-relay cutover --mark-new --yes`, and go back then")
+		return progress.Refuse(errors.New("the cutover is not complete, and rows after the cut wait in its slot"), "complete it with `cdc-relay cutover --mark-new --yes`, and go back then")
 	}
 	for _, slot := range s.final {
 		switch {

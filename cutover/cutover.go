@@ -97,12 +97,12 @@ func (c *Cutover) check() error {
 	case o.IDField != "" && o.Compare == 0 && !o.SkipPresent:
 		return usage("--id-field is for --compare N and --skip-present")
 	case len(settings.Replication.Tables) == 0 || len(settings.Replication.Messages) > 0:
-		return usage("a cut-over is about tables alone: a publisher polls no logical messages, and those from before the cut would be sent by nobody; give them a relay of their own")
+		return usage("a cutover is about tables alone: a publisher polls no logical messages, and those from before the cut would be sent by nobody; give them a relay of their own")
 	}
 	return nil
 }
 
-// work is a cut-over under way.
+// work is a cutover under way.
 type work struct {
 	*Cutover
 	holder *snapshot.Holder
@@ -177,7 +177,7 @@ func (w *work) inspect(ctx context.Context) error {
 		names = append(names, shard.Slot)
 	}
 	if err := postgres.CheckSlotName(names[0]); err != nil {
-		return progress.Refuse(fmt.Errorf("until it is complete a cut-over has a slot of its own: %w", err), "choose a shorter postgres.slot")
+		return progress.Refuse(fmt.Errorf("until it is complete a cutover has a slot of its own: %w", err), "choose a shorter postgres.slot")
 	}
 	for i := range cfg.Tables {
 		t, warnings, err := w.holder.Describe(ctx, i)

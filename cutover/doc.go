@@ -10,7 +10,7 @@
 //  3. The publisher, which asks for rows without a mark, sends the rest. That is waited for, and
 //     then for as long as a publisher without locks may still send what it read.
 //  4. The slot is moved to X and copied to the configured name, or names of shards. Then the
-//     first positions are written, and what is known of the rows before. The slot of the cut-over
+//     first positions are written, and what is known of the rows before. The slot of the cutover
 //     is dropped last.
 //
 // So each row has one sender: before X the publisher, after X the relay. Nobody streams from the

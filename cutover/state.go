@@ -43,7 +43,7 @@ func (s *state) cut() (*provision.Cut, error) {
 			first = c
 		}
 		if c.At != first.At || c.System != first.System || c.Slot != first.Slot || c.Off != first.Off {
-			return nil, progress.Refuse(errors.New("the triggers of the tables are not of one cut-over"), "see which table was added to the configuration, and take it out until the cut-over is complete")
+			return nil, progress.Refuse(errors.New("the triggers of the tables are not of one cutover"), "see which table was added to the configuration, and take it out until the cutover is complete")
 		}
 	}
 	switch {
@@ -51,12 +51,12 @@ func (s *state) cut() (*provision.Cut, error) {
 		return nil, nil
 	case found < len(s.cuts) && !first.Off: // on the way back triggers are dropped one after the other
 		return nil, progress.Refuse(fmt.Errorf("%d of %d tables have the trigger %s", found, len(s.cuts), postgres.CutoverTrigger),
-			"a table was added to the configuration: take it out until the cut-over is complete")
+			"a table was added to the configuration: take it out until the cutover is complete")
 	case first.System != s.system:
 		return nil, progress.Refuse(fmt.Errorf("the trigger %s was made on the server with system identifier %s, and this one has %s: it came with a copy of the data", postgres.CutoverTrigger, first.System, s.system),
 			"drop it on this server, as the owner of the table")
 	case first.Slot != s.slot:
-		return nil, progress.Refuse(fmt.Errorf("the trigger %s is of a cut-over to slot %q", postgres.CutoverTrigger, first.Slot), "configure that slot (postgres.slot)")
+		return nil, progress.Refuse(fmt.Errorf("the trigger %s is of a cutover to slot %q", postgres.CutoverTrigger, first.Slot), "configure that slot (postgres.slot)")
 	}
 	return first, nil
 }
@@ -81,12 +81,12 @@ func (s *state) decide() (step, error) {
 	case s.backfill:
 		return "", progress.Refuse(errors.New("a backfill of this slot is under way or was interrupted"), "let `cdc-relay backfill --yes` complete it, or drop its slot")
 	case t.Exists && t.Active:
-		return "", progress.Refuse(fmt.Errorf("somebody streams from %s", postgres.SlotSubject(t.Name)), "another cut-over is under way: wait until it has ended")
+		return "", progress.Refuse(fmt.Errorf("somebody streams from %s", postgres.SlotSubject(t.Name)), "another cutover is under way: wait until it has ended")
 	case cut != nil && cut.Off:
 		return "", progress.Refuse(errors.New("the way back was taken, and the trigger is disabled"), "drop it with `cdc-relay cutover --back --yes`")
 	case cut == nil && made > 0:
 		return "", progress.Refuse(fmt.Errorf("%s exists, so a relay may have streamed from it", postgres.SlotSubject(s.firstMade())),
-			"if none has, drop it: the cut-over makes its own")
+			"if none has, drop it: the cutover makes its own")
 	case cut == nil && !t.Exists:
 		return begin, nil
 	case cut == nil && t.Err != nil:
@@ -102,7 +102,7 @@ func (s *state) decide() (step, error) {
 	case t.Confirmed == cut.At:
 		return finish, nil // it is moved there once the publisher has sent the rest
 	case made > 0:
-		return "", progress.Refuse(fmt.Errorf("%s exists, and the cut-over did not make it", postgres.SlotSubject(s.firstMade())), "drop it, unless a relay streams from it, and run the command again")
+		return "", progress.Refuse(fmt.Errorf("%s exists, and the cutover did not make it", postgres.SlotSubject(s.firstMade())), "drop it, unless a relay streams from it, and run the command again")
 	}
 	return wait, nil
 }

@@ -53,7 +53,7 @@ func TestDecide_GoesOnWhereverItWasInterrupted(t *testing.T) {
 		"trigger of another":    {there, none, cut(func(c *provision.Cut) { c.Slot = "t" }), "", `to slot "t"`},
 		"gone back":             {gone, final, cut(func(c *provision.Cut) { c.Off = true }), "", "the way back was taken"},
 		"a table was added":     {there, none, two, "", "1 of 2 tables"},
-		"a table of another":    {there, none, []*provision.Cut{cut()[0], cut(func(c *provision.Cut) { c.At = 99 })[0]}, "", "not of one cut-over"},
+		"a table of another":    {there, none, []*provision.Cut{cut()[0], cut(func(c *provision.Cut) { c.At = 99 })[0]}, "", "not of one cutover"},
 		"another, first absent": {there, none, []*provision.Cut{nil, cut()[0]}, "", "1 of 2 tables"},
 		"half gone back":        {gone, final, []*provision.Cut{nil, cut(func(c *provision.Cut) { c.Off = true })[0]}, "", "the way back was taken"},
 	} {

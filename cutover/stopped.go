@@ -20,7 +20,7 @@ func (w *work) stopped(ctx context.Context) error {
 	if cut, err := w.state.cut(); err != nil {
 		return err
 	} else if cut != nil || w.state.temporary.Exists {
-		return progress.Refuse(errors.New("a cut-over from a publisher that runs on is under way, or complete"), "go on with `cdc-relay cutover --mark-new`")
+		return progress.Refuse(errors.New("a cutover from a publisher that runs on is under way, or complete"), "go on with `cdc-relay cutover --mark-new`")
 	}
 	b := backfill.Backfill{
 		Settings: w.Settings, Prepare: w.Prepare, Out: w.Out, Log: w.Log, OnStep: w.OnStep,
@@ -78,7 +78,7 @@ func (w *work) selectRows(o *backfill.Options) error {
 		for i := range w.tables {
 			t := &w.tables[i]
 			if len(t.marks) == 0 || len(w.Options.Marks) > 0 || w.Options.GivenUp == Leave && t.left.givenUp > 0 {
-				return usage("several tables have to be alike: each with one mark that is found, and no row that the publisher gave up and is to be left; configure one table, complete its cut-over, and give the others a slot of their own")
+				return usage("several tables have to be alike: each with one mark that is found, and no row that the publisher gave up and is to be left; configure one table, complete its cutover, and give the others a slot of their own")
 			}
 		}
 		o.Unpublished = true

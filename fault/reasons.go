@@ -127,7 +127,7 @@ const (
 	ReasonCheckpointTopic   = "checkpoint_topic"   // it is missing, or not as it must be
 	ReasonGivenUp           = "given_up"           // rows that a polling publisher gave up
 	ReasonRecordsDiffer     = "records_differ"     // the relay would send other records than the publisher sent
-	ReasonCutoverTrigger    = "cutover_trigger"    // the trigger of a cut-over is not as it was made
+	ReasonCutoverTrigger    = "cutover_trigger"    // the trigger of a cutover is not as it was made
 	ReasonBackfillProgress  = "backfill_progress"  // it is gone from the topic, or another backfill wrote it
 	ReasonCheckpointRefused = "checkpoint_refused" // the brokers reject the relay's records there
 	ReasonCheckpointHidden  = "checkpoint_hidden"  // another producer's open transaction lies before the end of the topic

@@ -165,7 +165,7 @@ func Owner(role string, tables []Name) (Part, error) {
 	}
 	return Part{
 		Name: "owner",
-		Up: "-- For cutover, which makes a trigger as the owner of the table. Take it back when the cut-over is complete:\n-- " +
+		Up: "-- For cutover, which makes a trigger as the owner of the table. Take it back when the cutover is complete:\n-- " +
 			strings.Join(down, "\n-- ") + "\n" + strings.Join(up, "\n"),
 		Down: strings.Join(down, "\n"),
 	}, nil

@@ -51,14 +51,14 @@ const backfillSuffix = "_backfill"
 // the rows from before it are sent. Nobody but a backfill streams from it.
 func (c Config) BackfillSlot() string { return c.baseSlot() + backfillSuffix }
 
-// cutoverSuffix ends the name of the slot that a cut-over holds until it is complete.
+// cutoverSuffix ends the name of the slot that a cutover holds until it is complete.
 const cutoverSuffix = "_cutover"
 
 // CutoverSlot is the name of the slot that stands for the configured ones, of all shards, until a
 // polling publisher has sent its last row.
 func (c Config) CutoverSlot() string { return c.baseSlot() + cutoverSuffix }
 
-// CutoverTrigger is the name of the trigger by which a cut-over marks new rows as published.
+// CutoverTrigger is the name of the trigger by which a cutover marks new rows as published.
 const CutoverTrigger = "cdc_relay_cutover"
 
 // baseSlot is the configured name, without the number of a shard.

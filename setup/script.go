@@ -30,7 +30,7 @@ type Script struct {
 
 const (
 	ForBackfill  = "backfill"  // leaves the slot to a backfill
-	ForCutover   = "cutover"   // leaves the slot to a cut-over, and makes a trigger
+	ForCutover   = "cutover"   // leaves the slot to a cutover, and makes a trigger
 	ForRetention = "retention" // the rights of the connection that deletes
 	ForMark      = "mark"      // and of the one that sets marks
 	ForAudit     = "audit"     // the rights of a connection that reads
@@ -119,7 +119,7 @@ func (o Script) readGrants(role string, names []migrations.Name) (migrations.Par
 	return read, err
 }
 
-// owner makes the role of a cut-over a member of the tables' owners.
+// owner makes the role of a cutover a member of the tables' owners.
 func (o Script) owner(m *migrations.Migration, role string, names []migrations.Name) error {
 	if o.For != ForCutover || o.WithoutRole {
 		return nil

@@ -18,7 +18,7 @@ func (a *app) cutoverCommand() *cobra.Command {
 	out := backfill.Output{Result: a.stdout, Meanwhile: a.stderr}
 	cmd := &cobra.Command{
 		Use:   "cutover",
-		Short: "Change over from a publisher that polls the table (dry run unless --yes)",
+		Short: "Cut over from a publisher that polls the table (dry run unless --yes)",
 		Long: `cutover is for a table that a polling publisher sends: it takes the place of setup.
 Without --yes it says what it would do, and touches nothing. An interrupted cutover
 continues when it is called again.

@@ -63,8 +63,8 @@ on like run. It refuses while Debezium holds the slot: stop the connector first
 	return cmd
 }
 
-// changeOver is one invocation of takeover.
-type changeOver struct {
+// takeoverRun is one invocation of takeover.
+type takeoverRun struct {
 	app      *app
 	options  takeoverOptions
 	imported *importer.Result
@@ -78,7 +78,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	if file == "-" && o.offsetFile == "-" {
 		return &advice.Usage{Err: errors.New("the connector and its positions cannot both be standard input")}
 	}
-	c := &changeOver{app: a, options: o}
+	c := &takeoverRun{app: a, options: o}
 	var err error
 	if c.imported, err = a.convert(ctx, file, o.importOptions); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	_ = lines.Flush() // what the terminal does not take is its own affair
 	switch {
 	case over.Refused():
-		return &advice.Refused{Err: errors.New("the change-over is refused, for the reasons above; nothing was changed")}
+		return &advice.Refused{Err: errors.New("the takeover is refused, for the reasons above; nothing was changed")}
 	case o.yes:
 		return c.perform(ctx, over)
 	case over.Held():
@@ -115,7 +115,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 
 // configured reports whether a configuration was named, so that the import only says
 // what the connector does.
-func (c *changeOver) configured() bool {
+func (c *takeoverRun) configured() bool {
 	if c.app.configPath != "" || c.app.getenv("CDC_RELAY_CONFIG") != "" {
 		return true
 	}
@@ -124,7 +124,7 @@ func (c *changeOver) configured() bool {
 
 // remarks says what the import could not carry, and what it left to do unless the
 // configuration that was named has it done.
-func (c *changeOver) remarks() error {
+func (c *takeoverRun) remarks() error {
 	a := c.app
 	if !c.configured() {
 		for _, remark := range c.imported.Remarks {
@@ -137,7 +137,7 @@ func (c *changeOver) remarks() error {
 }
 
 // load takes the configuration that was named, else what was imported.
-func (c *changeOver) load(file string) error {
+func (c *takeoverRun) load(file string) error {
 	a := c.app
 	path := a.configPath
 	if !c.configured() {
@@ -155,7 +155,7 @@ func (c *changeOver) load(file string) error {
 
 // perform streams from the slot's position, behind a filter of what is proven to
 // be delivered, until the log's present end is confirmed.
-func (c *changeOver) perform(ctx context.Context, over *takeover.ChangeOver) error {
+func (c *takeoverRun) perform(ctx context.Context, over *takeover.Takeover) error {
 	a := c.app
 	settings, missing, err := over.Prove(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// change is a change-over from a connector that nobody runs: slot and publication
+// change is a takeover from a connector that nobody runs: slot and publication
 // are made here, and so is its position.
 type change struct {
 	db        *harness.Database
@@ -181,7 +181,7 @@ func TestTakeover_PlansThenFiltersWhatThePositionProves(t *testing.T) {
 	}
 	// Again: the slot is beyond the position by now.
 	released(t, c.db)
-	c.takeover(t, "--yes").want(t, 3, "the change-over was done before", "refused")
+	c.takeover(t, "--yes").want(t, 3, "the takeover was done before", "refused")
 	// And the relay goes on without a repetition.
 	c.insert(t, []int{7})
 	released(t, c.db)
@@ -300,7 +300,7 @@ func TestTakeover_IsToldToStop(t *testing.T) {
 		r := invokeWithin(ctx, t, nil, "takeover", c.connector, "--worker", c.worker, "--set", "kafka.compression=none", "--yes")
 		over.Stop()
 		cancel()
-		if r.code == 0 || strings.Contains(r.stdout, "the change-over was done before") {
+		if r.code == 0 || strings.Contains(r.stdout, "the takeover was done before") {
 			break // what was read before the stop is confirmed by it
 		}
 		if r.want(t, 1, "", ""); !strings.Contains(r.stderr, "interrupted by a signal") && !strings.Contains(r.stderr, "stopped before") || strings.Contains(r.stderr, "correct") {

@@ -83,7 +83,7 @@ type Result struct {
 	Source  Source
 }
 
-// Source is what the change-over needs of the connector.
+// Source is what the takeover needs of the connector.
 type Source struct {
 	Connector    string // name under which Connect stores offsets; empty: the input has none
 	TopicPrefix  string

@@ -127,7 +127,7 @@ func CopyOffsets(store string) string {
 }
 
 // workerRest gives every setting of the worker its fate, and keeps what the
-// change-over asks for.
+// takeover asks for.
 func (c *conversion) workerRest() {
 	c.offsets()
 	if c.worker == nil {

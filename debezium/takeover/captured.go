@@ -10,7 +10,7 @@ import (
 
 // captured tells the tables and messages of the configuration that the connector sends
 // as well. Its position proves nothing about rows of others: it never sent one.
-func (c *ChangeOver) captured() func(*wal.Relation) bool {
+func (c *Takeover) captured() func(*wal.Relation) bool {
 	tables := make([]bool, len(c.settings.Replication.Tables))
 	for i, t := range c.settings.Replication.Tables {
 		tables[i] = slices.Contains(c.imported.Source.Tables, t.String())
@@ -26,7 +26,7 @@ func (c *ChangeOver) captured() func(*wal.Relation) bool {
 
 // capturesMessages reports whether the connector sends every logical message that the
 // configuration takes. Where it names prefixes, the configuration has to name the same.
-func (c *ChangeOver) capturesMessages() bool {
+func (c *Takeover) capturesMessages() bool {
 	theirs, err := c.connectorMappings()
 	if err != nil {
 		return false
@@ -53,7 +53,7 @@ func prefixLists(m router.Mapping) (lists [2]string) {
 }
 
 // uncaptured names what the configuration takes and the connector does not send.
-func (c *ChangeOver) uncaptured() []string {
+func (c *Takeover) uncaptured() []string {
 	var list []string
 	for _, t := range c.settings.Replication.Tables {
 		if !slices.Contains(c.imported.Source.Tables, t.String()) {

@@ -12,9 +12,9 @@ import (
 )
 
 // checkpoint says before anything is touched what the relay would refuse at its start:
-// a configuration that keeps positions in a topic goes by what an earlier change-over
+// a configuration that keeps positions in a topic goes by what an earlier takeover
 // left there.
-func (c *ChangeOver) checkpoint(ctx context.Context) {
+func (c *Takeover) checkpoint(ctx context.Context) {
 	if !c.settings.KeepsPositions() || c.survey.SlotError != nil {
 		return
 	}
@@ -31,7 +31,7 @@ func (c *ChangeOver) checkpoint(ctx context.Context) {
 	c.refusals = append(c.refusals, text)
 }
 
-func (c *ChangeOver) compared(ctx context.Context) error {
+func (c *Takeover) compared(ctx context.Context) error {
 	standing, err := watch.ReadPositions(ctx, c.settings.Replication)
 	if err != nil {
 		return err

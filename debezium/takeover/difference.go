@@ -16,7 +16,7 @@ import (
 
 // differences says what the configuration's debezium: blocks have otherwise than
 // the connector. Tables without such a block are not compared.
-func (c *ChangeOver) differences() ([]string, error) {
+func (c *Takeover) differences() ([]string, error) {
 	theirs, err := c.connectorMappings()
 	if err != nil {
 		return nil, err
@@ -41,14 +41,14 @@ func (c *ChangeOver) differences() ([]string, error) {
 }
 
 // connectorMappings are what import makes of the connector.
-func (c *ChangeOver) connectorMappings() ([]router.Mapping, error) {
+func (c *Takeover) connectorMappings() ([]router.Mapping, error) {
 	settings, err := c.connectorSettings()
 	return settings.Router.Mappings, err
 }
 
 // connectorSettings are those of the import, without what the environment or --set say
 // about the relay.
-func (c *ChangeOver) connectorSettings() (relay.Config, error) {
+func (c *Takeover) connectorSettings() (relay.Config, error) {
 	const path = "import"
 	imported, err := config.Load(config.Options{
 		Path:    path,

@@ -23,7 +23,7 @@ type offsets struct {
 const offsetTimeout = time.Minute
 
 // position reads Debezium's position from wherever it is kept.
-func (c *ChangeOver) position(ctx context.Context) error {
+func (c *Takeover) position(ctx context.Context) error {
 	source := c.imported.Source
 	o := c.options
 	c.found = &offsets{}
@@ -45,7 +45,7 @@ func (c *ChangeOver) position(ctx context.Context) error {
 	return &advice.Usage{Err: errors.New("where Debezium keeps its position is not known: give the worker's settings (--worker), --offset-topic or --offset-file; or accept with --no-offsets that what the slot still holds is sent again")}
 }
 
-func (c *ChangeOver) fromFile(name string) error {
+func (c *Takeover) fromFile(name string) error {
 	c.found.where = "file " + name
 	if name == "-" {
 		c.found.where = "standard input"
@@ -61,7 +61,7 @@ func (c *ChangeOver) fromFile(name string) error {
 	return c.choose(entries)
 }
 
-func (c *ChangeOver) fromTopic(ctx context.Context, topic string) error {
+func (c *Takeover) fromTopic(ctx context.Context, topic string) error {
 	c.found.where = "topic " + topic
 	ctx, cancel := context.WithTimeout(ctx, offsetTimeout)
 	defer cancel()
@@ -85,7 +85,7 @@ func (c *ChangeOver) fromTopic(ctx context.Context, topic string) error {
 	return c.choose(entries)
 }
 
-func (c *ChangeOver) choose(entries []Entry) error {
+func (c *Takeover) choose(entries []Entry) error {
 	source := c.imported.Source
 	prefix := source.TopicPrefix
 	if strings.Contains(prefix, "${") { // only Connect can tell

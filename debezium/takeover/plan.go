@@ -14,7 +14,7 @@ import (
 
 // Plan says what is there and what would happen, before anything does. A line without a
 // subject belongs to the one before it.
-func (c *ChangeOver) Plan(show func(subject, text string)) {
+func (c *Takeover) Plan(show func(subject, text string)) {
 	line := func(subject, format string, args ...any) { show(subject, fmt.Sprintf(format, args...)) }
 	source := c.imported.Source
 	line("connector", "%s (%s), topic.prefix %s", cmp.Or(source.Connector, "without a name"), c.imported.Form, source.TopicPrefix)
@@ -41,7 +41,7 @@ type planLine func(subject, format string, args ...any)
 
 // planServer says where the slot is looked for, when that is not where the connector has
 // it. Addresses may be two names of one server, so this is no refusal.
-func (c *ChangeOver) planServer(line planLine) {
+func (c *Takeover) planServer(line planLine) {
 	settings, err := c.connectorSettings()
 	if err != nil {
 		return // planRecords says so
@@ -60,7 +60,7 @@ func (c *ChangeOver) planServer(line planLine) {
 	}
 }
 
-func (c *ChangeOver) planSlot(line planLine) {
+func (c *Takeover) planSlot(line planLine) {
 	s := c.survey.Slot
 	owner := "nobody streams from it"
 	if c.survey.SlotOwner != "" {
@@ -70,7 +70,7 @@ func (c *ChangeOver) planSlot(line planLine) {
 		s.Confirmed, wording.Bytes(max(0, int64(c.survey.WALEnd)-int64(s.Confirmed))), c.survey.WALEnd, owner)
 }
 
-func (c *ChangeOver) planPublication(line planLine) {
+func (c *Takeover) planPublication(line planLine) {
 	p := c.survey.Publication
 	tables := wording.Count(p.Tables, "table")
 	if p.Tables == 1 {
@@ -97,7 +97,7 @@ func (c *ChangeOver) planPublication(line planLine) {
 	}
 }
 
-func (c *ChangeOver) planPosition(line planLine) {
+func (c *Takeover) planPosition(line planLine) {
 	p := c.found.position
 	if p == nil {
 		line("position", "%s", cmp.Or(c.found.where, "none")+": none")
@@ -137,13 +137,13 @@ func (c *ChangeOver) planPosition(line planLine) {
 }
 
 // planRepeats is honest about what a position cannot prove.
-func (c *ChangeOver) planRepeats(line planLine) {
+func (c *Takeover) planRepeats(line planLine) {
 	line("may come twice", "what Debezium sent after it stored its last position: nothing after a clean stop, else at most offset.flush.interval.ms of traffic; and rows of one COPY that share the position's LSN. Consumers tell them by the header id")
 }
 
 // planBrokers says where records go, when that is not where the connector's worker
 // sends them. Addresses may be two names of one cluster, so this is no refusal.
-func (c *ChangeOver) planBrokers(line planLine) {
+func (c *Takeover) planBrokers(line planLine) {
 	theirs, ours := strings.Split(c.imported.Source.Brokers, ","), c.settings.Kafka.Brokers
 	if c.imported.Source.Brokers == "" || slices.ContainsFunc(ours, func(b string) bool { return slices.Contains(theirs, b) }) {
 		return
@@ -151,7 +151,7 @@ func (c *ChangeOver) planBrokers(line planLine) {
 	line("brokers", "the connector writes to %s, the configuration to %s: in another cluster consumers do not see the records", strings.Join(theirs, ","), strings.Join(ours, ","))
 }
 
-func (c *ChangeOver) planRecords(line planLine) {
+func (c *Takeover) planRecords(line planLine) {
 	source := c.imported.Source
 	native := slices.ContainsFunc(c.settings.Router.Mappings, func(m router.Mapping) bool { return m.Connector == nil })
 	differences, err := c.differences()
@@ -180,7 +180,7 @@ func (c *ChangeOver) planRecords(line planLine) {
 }
 
 // planHeartbeats compares the topics of heartbeats, for somebody may watch the connector's.
-func (c *ChangeOver) planHeartbeats(line planLine) {
+func (c *Takeover) planHeartbeats(line planLine) {
 	theirs := c.imported.Source.Heartbeats
 	routes, err := router.New(c.settings.Router)
 	if err != nil {

@@ -141,7 +141,7 @@ func (w *Comparison) Missing() string {
 	return fmt.Sprintf("no transaction of the slot ends at %s", w.p.Commit)
 }
 
-// State is what the server says, as far as a change-over depends on it.
+// State is what the server says, as far as a takeover depends on it.
 type State struct {
 	Confirmed wal.LSN // the slot's
 	WALEnd    wal.LSN
@@ -163,7 +163,7 @@ func (v Verdict) Any() bool { return v.Whole || v.Part }
 // ErrSnapshot means that rows from before the slot are still missing.
 var ErrSnapshot = errors.New("the connector was reading existing rows (snapshot) and had not finished; let it finish, then change over")
 
-// ComparePosition compares a position with the slot. Its errors forbid the change-over.
+// ComparePosition compares a position with the slot. Its errors forbid the takeover.
 func ComparePosition(p *Position, s State) (Verdict, error) {
 	switch {
 	case p.Snapshot:
@@ -171,7 +171,7 @@ func ComparePosition(p *Position, s State) (Verdict, error) {
 	case p.Last() > s.WALEnd:
 		return Verdict{}, fmt.Errorf("the position %s lies ahead of the server's log, which ends at %s: it is from another server, or from before a restore", p.Last(), s.WALEnd)
 	case s.Confirmed > p.Last() && !s.Ahead:
-		return Verdict{}, fmt.Errorf("the slot at %s is ahead of the connector's position %s: either the change-over was done before, and `cdc-relay run` goes on, or somebody moved the slot, and rows in between are gone from it unless Debezium sent them; when the relay moved it before the connector got it back, --no-offsets goes on without the position", s.Confirmed, p.Last())
+		return Verdict{}, fmt.Errorf("the slot at %s is ahead of the connector's position %s: either the takeover was done before, and `cdc-relay run` goes on, or somebody moved the slot, and rows in between are gone from it unless Debezium sent them; when the relay moved it before the connector got it back, --no-offsets goes on without the position", s.Confirmed, p.Last())
 	}
 	// The row's transaction ends after both of its positions, so the slot brings it again
 	// from either: also where the row lies before the end of one that overlaps it.

@@ -11,7 +11,7 @@ import (
 // compareWithSlot reads the slot from its position on, confirming nothing, until the row
 // of Debezium's position was seen, or its place is passed. missing explains why it was
 // not seen. What it proves, it proves of this server's history.
-func (c *ChangeOver) compareWithSlot(ctx context.Context) (seen bool, missing string, err error) {
+func (c *Takeover) compareWithSlot(ctx context.Context) (seen bool, missing string, err error) {
 	cfg := c.settings.Replication
 	stream, err := replication.Open(ctx, cfg, c.settings.Stream, zerolog.Nop())
 	if err != nil {

@@ -130,7 +130,7 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 	return &with
 }
 
-// Half is the slot of a backfill or a cut-over that is not complete.
+// Half is the slot of a backfill or a cutover that is not complete.
 type Half struct {
 	Slot    string
 	Cutover bool
@@ -154,7 +154,7 @@ func FindHalf(q postgres.Querier, cfg postgres.Config) (*Half, error) {
 func (h *Half) Text() string {
 	what := "backfill"
 	if h.Cutover {
-		what = "cut-over"
+		what = "cutover"
 	}
 	return fmt.Sprintf("a %s is under way or was interrupted (%s), and makes the slot when it is complete", what, postgres.SlotSubject(h.Slot))
 }

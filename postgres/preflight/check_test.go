@@ -328,7 +328,7 @@ func TestCheck_NamesASecondRelayOnTheSlot(t *testing.T) {
 	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.owner", advice.Warn, "the-other-one", fmt.Sprint(conn.PID()), "postgres.slot")
 }
 
-// As step 1 of a change-over has it: the connector still runs.
+// As step 1 of a takeover has it: the connector still runs.
 func TestCheck_KnowsDebeziumOnTheSlot(t *testing.T) {
 	db := harness.Postgres(t, "15")
 	cfg := postgrestest.AsReader(t, db, postgrestest.OutboxDatabase(t, db))
@@ -346,7 +346,7 @@ func TestCheck_KnowsDebeziumOnTheSlot(t *testing.T) {
 	preflighttest.WantFinding(t, report, "publication", advice.OK, "also publishes update, delete, truncate", "stays as it is")
 	for _, f := range report.Findings {
 		if strings.Contains(f.Advice, "ALTER PUBLICATION") || strings.Contains(f.Advice, "choose another postgres.slot") {
-			t.Errorf("advice against the change-over: %+v", f)
+			t.Errorf("advice against the takeover: %+v", f)
 		}
 	}
 }

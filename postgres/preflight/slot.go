@@ -42,7 +42,7 @@ func (c *checker) checkSlot() error {
 	if byDebezium, err := c.heldByDebezium(); err != nil {
 		return err
 	} else if byDebezium {
-		c.warn("slot.owner", "this is expected before a change-over: `cdc-relay takeover` takes the slot over once the connector is stopped, see "+wording.Docs+"coming-from-debezium.md",
+		c.warn("slot.owner", "this is expected before a takeover: `cdc-relay takeover` takes the slot over once the connector is stopped, see "+wording.Docs+"coming-from-debezium.md",
 			"Debezium holds %s: %v", postgres.SlotSubject(c.cfg.Slot), e.Err)
 		return c.ownerIsAsynchronous()
 	}

@@ -45,7 +45,7 @@ type Member struct {
 	Hidden  []string // columns of the table that are not
 }
 
-// ReadSurvey reads what a change-over needs to know. It fails when slot or publication
+// ReadSurvey reads what a takeover needs to know. It fails when slot or publication
 // is missing, and changes nothing.
 func ReadSurvey(ctx context.Context, cfg postgres.Config) (*Survey, error) {
 	q, server, err := postgres.OpenServer(ctx, cfg, false)

@@ -335,7 +335,7 @@ func (c *checker) checkDiversions(t *catalog.TableRow, table wal.Table, _ *Check
 		name := wal.QuoteIdentifier(row[1].Text)
 		switch {
 		case row[0].Text == "trigger" && row[1].Text == postgres.CutoverTrigger:
-			c.ok("table.triggers", "%s has the trigger of a cut-over, which marks new rows as published; drop it once no polling publisher is left, see %show-to/change-over-from-polling.md", table, wording.Docs)
+			c.ok("table.triggers", "%s has the trigger of a cutover, which marks new rows as published; drop it once no polling publisher is left, see %show-to/cut-over-from-polling.md", table, wording.Docs)
 		case row[0].Text == "trigger":
 			c.warn("table.triggers", "read its function: the event is the row as the trigger leaves it, and none when it returns NULL",
 				"%s has the trigger %s before each insert, which may change or drop rows", table, name)

@@ -125,7 +125,7 @@ func slotFailure(q postgres.Querier, name string, err error, timeout time.Durati
 	}
 }
 
-// whileHalf refuses a slot while a backfill or a cut-over is not complete: the new slot would
+// whileHalf refuses a slot while a backfill or a cutover is not complete: the new slot would
 // begin later than theirs, and the rows in between would be in neither.
 func (s *setup) whileHalf(name string) error {
 	half, err := catalog.FindHalf(s.q, s.cfg)

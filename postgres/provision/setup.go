@@ -181,7 +181,7 @@ func (s *setup) roomForSlots() error {
 	for _, shard := range s.shards {
 		names = append(names, postgres.QuoteLiteral(shard.cfg.Slot))
 	}
-	if s.opt.WithoutSlots { // a backfill or a cut-over has one more until its end
+	if s.opt.WithoutSlots { // a backfill or a cutover has one more until its end
 		temporary := s.cfg.BackfillSlot()
 		if half, err := catalog.FindHalf(s.q, s.cfg); err == nil && half != nil {
 			temporary = half.Slot

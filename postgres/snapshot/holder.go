@@ -165,13 +165,13 @@ func (h *Holder) tryLock(ctx context.Context) error {
 			WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.objid = '%d'::oid
 				AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())), '')`, lockClass, key, lockClass, uint32(key)))
 		if err != nil {
-			return postgres.Classify("lock the backfill or cut-over of "+postgres.SlotSubject(name), err)
+			return postgres.Classify("lock the backfill or cutover of "+postgres.SlotSubject(name), err)
 		}
 		if row.Bool(0) {
 			return nil
 		}
 		return &fault.Error{
-			Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "lock the backfill or cut-over of", Subject: postgres.SlotSubject(name),
+			Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "lock the backfill or cutover of", Subject: postgres.SlotSubject(name),
 			Err: fmt.Errorf("another session holds the lock: pid %s", row.Text(1)), Hint: "wait until it has ended",
 		}
 	})

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The part of guarantees.md that the program writes.
+// The part of docs/fault-results.md that the program writes.
 const (
 	beginMark = "<!-- figures: written by test/fault, do not edit -->"
 	endMark   = "<!-- end of figures -->"
@@ -70,8 +70,8 @@ func (f *Figures) totals(t *table) {
 	t.row("commits of unknown outcome", grouped(int(f.Unknown)))
 	t.row("late records of an owner that had lost the slot", grouped(f.Late))
 	t.row("dead letters, all of them delivered but those left waiting or discarded on purpose", fmt.Sprintf("%s; %s rows left, %s discarded", grouped(f.Letters), grouped(f.Waiting), grouped(f.Discarded)))
-	t.row("duplicates", fmt.Sprintf("%s; the positions at the beginnings of sessions explain %s", grouped(f.Duplicates), grouped(f.Bound)))
-	t.row("looks at the slot, none ahead of the brokers", grouped(f.Samples))
+	t.row("duplicates", fmt.Sprintf("%s; allowed %s", grouped(f.Duplicates), grouped(f.Bound)))
+	t.row("samples of the slot's position, none ahead of what the brokers have", grouped(f.Samples))
 	t.row("recovery, from a fault's end until all that was written by then is confirmed", spread(f.Recovery))
 	for _, each := range []struct{ kind, name string }{
 		{"standby_takes_over_term", "takeover, clean stop"}, {"standby_takes_over_kill", "takeover, kill -9"},
@@ -92,7 +92,7 @@ func (f *Figures) totals(t *table) {
 
 // pieces has a line for each part.
 func (f *Figures) pieces(t *table) {
-	t.head("part", "outcome", "took", "rows", "kills", "sessions", "lost", "out of order", "duplicates", "bound", "recovery p50", "p99")
+	t.head("part", "outcome", "took", "rows", "kills", "sessions", "lost", "out of order", "duplicates", "allowed", "recovery p50", "p99")
 	for _, each := range f.Parts {
 		g := each.Figures
 		if g.Seeds == 0 { // it counts something else
@@ -123,7 +123,7 @@ func endOf(p Part) string {
 // byKind tells a duplicate to the fault that began last before it, so a fault that
 // repeats nothing by itself has some where another one overlapped.
 func (f *Figures) byKind(t *table) {
-	t.head("fault", "made", "duplicates after it", "explained by positions")
+	t.head("fault", "made", "duplicates after it", "allowed after it")
 	for _, name := range sortedKeys(f.Faults) {
 		t.row("`"+name+"`", grouped(f.Faults[name]), grouped(f.DuplicateBy[name]), grouped(f.BoundBy[name]))
 	}
@@ -144,7 +144,7 @@ func spread(sorted []Span) string {
 	if len(sorted) == 0 {
 		return "not measured"
 	}
-	return fmt.Sprintf("p50 %s, p99 %s, longest %s (%d)", short(quantile(sorted, .5)), short(quantile(sorted, .99)), short(sorted[len(sorted)-1]), len(sorted))
+	return fmt.Sprintf("p50 %s, p99 %s, longest %s (of %d)", short(quantile(sorted, .5)), short(quantile(sorted, .99)), short(sorted[len(sorted)-1]), len(sorted))
 }
 
 // known is a quantile where something was measured.

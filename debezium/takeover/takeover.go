@@ -20,15 +20,15 @@ import (
 type Options struct {
 	OffsetTopic, OffsetFile string
 	NoOffsets               bool
-	Perform                 bool // else the change-over is only planned
+	Perform                 bool // else the takeover is only planned
 
 	ReadFile func(name string) ([]byte, error)            // - is standard input
 	Expand   func(value string) (text string, known bool) // resolves a reference to the environment
 	Environ  []string
 }
 
-// ChangeOver is the way from a connector to the relay on the connector's slot.
-type ChangeOver struct {
+// Takeover is the way from a connector to the relay on the connector's slot.
+type Takeover struct {
 	options  Options
 	imported *importer.Result
 	cfg      *config.Config
@@ -42,13 +42,13 @@ type ChangeOver struct {
 }
 
 // New is about the connector that was imported, and the configuration that takes its place.
-func New(imported *importer.Result, cfg *config.Config, o Options) *ChangeOver {
-	return &ChangeOver{options: o, imported: imported, cfg: cfg, settings: cfg.Relay()}
+func New(imported *importer.Result, cfg *config.Config, o Options) *Takeover {
+	return &Takeover{options: o, imported: imported, cfg: cfg, settings: cfg.Relay()}
 }
 
 // Inspect asks PostgreSQL and whatever keeps Debezium's position. It changes nothing. What
-// forbids the change-over is no error: Plan says it, and Refused.
-func (c *ChangeOver) Inspect(ctx context.Context) error {
+// forbids the takeover is no error: Plan says it, and Refused.
+func (c *Takeover) Inspect(ctx context.Context) error {
 	if n := c.settings.Replication.Shard.Count; n > 1 {
 		return &advice.Usage{Err: fmt.Errorf("postgres.shards: %d: Debezium has one slot; take it over with postgres.shards: 1, then run `cdc-relay setup --reshard-from 1` with more", n)}
 	}
@@ -68,16 +68,16 @@ func (c *ChangeOver) Inspect(ctx context.Context) error {
 }
 
 // Held reports whether a process streams from the slot.
-func (c *ChangeOver) Held() bool { return c.held != "" }
+func (c *Takeover) Held() bool { return c.held != "" }
 
-// Refused reports whether the change-over is forbidden, or cannot be performed now.
-func (c *ChangeOver) Refused() bool { return len(c.refusals) > 0 || c.options.Perform && c.Held() }
+// Refused reports whether the takeover is forbidden, or cannot be performed now.
+func (c *Takeover) Refused() bool { return len(c.refusals) > 0 || c.options.Perform && c.Held() }
 
 // End is the log's end when Inspect saw it.
-func (c *ChangeOver) End() wal.LSN { return c.survey.WALEnd }
+func (c *Takeover) End() wal.LSN { return c.survey.WALEnd }
 
 // from names the file that the configuration is of.
-func (c *ChangeOver) from() string {
+func (c *Takeover) from() string {
 	if c.cfg.Path == "" {
 		return ""
 	}
@@ -85,14 +85,14 @@ func (c *ChangeOver) from() string {
 }
 
 // sameSlot keeps a configuration of another pipeline from being taken.
-func (c *ChangeOver) sameSlot() error {
+func (c *Takeover) sameSlot() error {
 	source, ours := c.imported.Source, c.settings.Replication
 	differs := func(theirs, ours string) bool {
 		name, known := c.options.Expand(theirs)
 		return known && name != ours
 	}
 	if differs(source.Slot, ours.Slot) || differs(source.Publication, ours.Publication) {
-		return fmt.Errorf("the connector streams from slot %q and publication %q, the configuration%s from %q and %q; a change-over keeps both: correct postgres.slot and postgres.publication",
+		return fmt.Errorf("the connector streams from slot %q and publication %q, the configuration%s from %q and %q; a takeover keeps both: correct postgres.slot and postgres.publication",
 			source.Slot, source.Publication, c.from(), ours.Slot, ours.Publication)
 	}
 	for _, name := range source.Tables {
@@ -103,15 +103,15 @@ func (c *ChangeOver) sameSlot() error {
 	return nil
 }
 
-func (c *ChangeOver) refusedInspection(err error) error {
+func (c *Takeover) refusedInspection(err error) error {
 	if postgres.Reason(err) == fault.ReasonSlotMissing && c.imported.Source.DropOnStop {
 		return &advice.Refused{Err: fmt.Errorf("%w; slot.drop.on.stop=true made Debezium drop it when it stopped: what was written since is only in the table", err)}
 	}
 	return fault.Refuse(err)
 }
 
-// collectRefusals gathers what forbids the change-over.
-func (c *ChangeOver) collectRefusals() {
+// collectRefusals gathers what forbids the takeover.
+func (c *Takeover) collectRefusals() {
 	refuse := func(format string, args ...any) { c.refusals = append(c.refusals, fmt.Sprintf(format, args...)) }
 	name := c.imported.Source.Connector
 	if name == "" {
@@ -147,7 +147,7 @@ func (c *ChangeOver) collectRefusals() {
 // Prove gives the settings of a relay that leaves out what the position proves to be in
 // Kafka. missing explains why the position proves nothing; empty: it does, or nothing was to be
 // proven.
-func (c *ChangeOver) Prove(ctx context.Context) (settings relay.Config, missing string, err error) {
+func (c *Takeover) Prove(ctx context.Context) (settings relay.Config, missing string, err error) {
 	if c.verdict.Any() {
 		seen, why, err := c.compareWithSlot(ctx)
 		if err != nil {
@@ -168,6 +168,6 @@ func (c *ChangeOver) Prove(ctx context.Context) (settings relay.Config, missing 
 }
 
 // Done reports whether everything up to End is confirmed.
-func (c *ChangeOver) Done(s status.Status) bool {
+func (c *Takeover) Done(s status.Status) bool {
 	return s.State == status.Streaming && wal.LSN(s.LSN.Confirmed) >= c.survey.WALEnd
 }
