@@ -128,3 +128,27 @@ func TestPages_ChangelogIsAListOfFeatures(t *testing.T) {
 		}
 	}
 }
+
+// A renderer ends a table at an empty line, and drops the cells that a heading has no column for.
+func TestPages_TablesAreWhole(t *testing.T) {
+	divider := regexp.MustCompile(`^\|(\s*:?-+:?\s*\|)+$`)
+	for _, page := range append(documents(t), "ARCHITECTURE.md", "CHANGELOG.md", "test/README.md") {
+		lines := strings.Split(read(t, page), "\n")
+		columns, fenced := 0, false // of the table that the line before belongs to
+		for i, line := range lines {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+			}
+			switch cells := len(regexp.MustCompile(`(?:^|[^\\])\|`).FindAllString(line, -1)) - 1; {
+			case fenced || !strings.HasPrefix(line, "|"):
+				columns = 0
+			case columns == 0 && (i+1 == len(lines) || !divider.MatchString(lines[i+1])):
+				t.Errorf("%s:%d: a table's row without a heading above it: %.60s", page, i+1, line)
+			case columns == 0:
+				columns = cells
+			case cells != columns:
+				t.Errorf("%s:%d: a row of %d cells in a table of %d columns: %.60s", page, i+1, cells, columns, line)
+			}
+		}
+	}
+}
