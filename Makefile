@@ -22,7 +22,7 @@ LONGEST := ./test/integration ./cmd/cdc-relay ./test ./test/fault ./postgres/pro
 	./replication ./test/takeover ./postgres/preflight ./config ./sink/topics ./sink/kafka ./sink/kafkatx
 # What root alone can do; test/root_test.go holds both lists against the source.
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
-ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
+ROOT_TESTS := TestLink_CarriesEverythingLater TestLink_KeepsAShortDelay TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
 	TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree TestMemory_FitsIntoAContainer
 # Packages with a benchmark: the others would be linked for nothing.
 BENCH_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u | grep -vE '^\./($(subst $(SPACE),|,$(strip .bin dist $(MODULES))))(/|$$)')

@@ -23,11 +23,13 @@ type ClusterOptions struct {
 	Brokers    int               // defaults to 3
 	Settings   map[string]string // broker settings beside the sandbox's own
 	Link       *Link             // the proxies are behind it; nil is none
+	Direct     bool              // clients reach the brokers themselves and not the proxies
+	JVM        []string          // options beside the sandbox's own, which are for quick starts
 	Log        io.Writer         // the brokers' logs; may be nil
 }
 
 // Cluster is a number of Apache Kafka brokers, each broker and controller in one
-// process with a Proxy before its clients' listener. Replication and election do
+// process with a Proxy before its clients' listener, unless Direct. Replication and election do
 // not pass through the proxies.
 type Cluster struct {
 	options ClusterOptions
@@ -126,7 +128,7 @@ func (c *Cluster) settings(n *node) string {
 		"node.id=" + strconv.Itoa(n.id),
 		"controller.quorum.voters=" + strings.Join(voters, ","),
 		"listeners=CLIENTS://" + n.clients + ",INTERNAL://" + n.internal + ",CONTROLLER://" + n.controllers,
-		"advertised.listeners=CLIENTS://" + c.proxies[n.id-1].Addr() + ",INTERNAL://" + n.internal,
+		"advertised.listeners=CLIENTS://" + c.addr(n.id-1) + ",INTERNAL://" + n.internal,
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=INTERNAL",
 		"listener.security.protocol.map=CLIENTS:PLAINTEXT,INTERNAL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
@@ -164,8 +166,9 @@ const brokersLogin = `org.apache.kafka.common.security.plain.PlainLoginModule re
 
 func (c *Cluster) launch(i int) error {
 	n := c.nodes[i]
-	cmd := exec.Command(c.options.Java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(c.options.Jars, "*"), "kafka.Kafka", n.properties())
+	options := append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, c.options.JVM...)
+	cmd := exec.Command(c.options.Java, append(options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", filepath.Join(c.options.Jars, "*"), "kafka.Kafka", n.properties())...)
 	cmd.Stdout, cmd.Stderr = n.out, n.out
 	process, err := startProcess(cmd, n.dir)
 	if err != nil {
@@ -185,13 +188,20 @@ func (c *Cluster) await(ctx context.Context, i int) error {
 // Brokers is how many there are; they are numbered from 0.
 func (c *Cluster) Brokers() int { return len(c.nodes) }
 
-// Addrs are the addresses to connect to: the proxies'.
+// Addrs are the addresses to connect to: the proxies', or with Direct the brokers' own.
 func (c *Cluster) Addrs() []string {
 	var addrs []string
-	for _, proxy := range c.Proxies() {
-		addrs = append(addrs, proxy.Addr())
+	for i := range c.nodes {
+		addrs = append(addrs, c.addr(i))
 	}
 	return addrs
+}
+
+func (c *Cluster) addr(i int) string {
+	if c.options.Direct {
+		return c.nodes[i].clients
+	}
+	return c.proxies[i].Addr()
 }
 
 // Kill ends a broker as a power failure of its process would.

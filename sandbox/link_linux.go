@@ -38,6 +38,9 @@ const (
 	// linkQueue is how many packets wait for a direction's turn; the next one is
 	// lost, which is how TCP learns that a link is full.
 	linkQueue = 512
+
+	// coarse is how far before a packet is due its wait is left to the kernel.
+	coarse = 2 * time.Millisecond
 )
 
 var links atomic.Uint32 // of this process, so that each has its own addresses
@@ -156,13 +159,18 @@ func (l *Link) bring(ctx context.Context, packets <-chan packet) {
 	for {
 		select {
 		case p := <-packets:
-			if wait := time.Until(p.due); wait > 0 {
+			// Go's timers are due to the millisecond, the kernel's to some microseconds.
+			if wait := time.Until(p.due) - coarse; wait > 0 {
 				timer.Reset(wait)
 				select {
 				case <-timer.C:
 				case <-ctx.Done():
 					return
 				}
+			}
+			if rest := time.Until(p.due); rest > 0 {
+				span := unix.NsecToTimespec(rest.Nanoseconds())
+				_ = unix.Nanosleep(&span, nil) // a signal that cuts it short sends the packet early
 			}
 			if _, err := l.device.Write(p.data); err != nil {
 				return // closed

@@ -52,3 +52,41 @@ func TestLink_CarriesEverythingLater(t *testing.T) {
 		t.Errorf("the connection came from %s, want %s", host, link.There())
 	}
 }
+
+// Of many round trips the quickest is hardly longer than the link says: a busy machine makes
+// them longer, and a coarse timer makes each one longer.
+func TestLink_KeepsAShortDelay(t *testing.T) {
+	const delay = 500 * time.Microsecond
+	link := harness.Link(t, sandbox.LinkOptions{Delay: delay})
+	listener, err := net.Listen("tcp", net.JoinHostPort(link.Here(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			_, _ = io.Copy(conn, conn)
+			_ = conn.Close()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	conn, err := net.Dial("tcp", net.JoinHostPort(link.There(), port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	quickest := time.Hour
+	for range 500 {
+		began := time.Now()
+		if _, err := conn.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		quickest = min(quickest, time.Since(began))
+	}
+	if quickest < 2*delay || quickest > 3*delay {
+		t.Errorf("the quickest round trip took %s, want hardly more than %s", quickest, 2*delay)
+	}
+}
