@@ -52,6 +52,8 @@ type contestant struct {
 
 	far bool // takes part in the suite ways alone
 
+	replicated bool // takes part in the suite cluster alone
+
 	drains  bool // takes part where a backlog is drained alone
 	follows bool // takes part where rows are followed as they come alone
 
@@ -109,6 +111,8 @@ func contestants() []contestant {
 		{name: relayTLS, sink: toKafka, far: true, confirms: true, prepare: needTLS, start: startTLS},
 		{name: relayLink, sink: toKafka, far: true, confirms: true, prepare: needLinks, start: startLink(linkQuick)},
 		{name: relayMillisecond, sink: toKafka, far: true, confirms: true, prepare: needLinks, start: startLink(linkMillisecond)},
+		{name: relayThree, sink: toThree, replicated: true, confirms: true, start: startRelay()},
+		{name: debeziumThree, sink: toThree, runs: 2, first: true, replicated: true, confirms: true, prepare: needDebezium, start: startDebezium(connect{warm: true})},
 		{name: copyOut, sink: toNothing, backfills: true, start: startCopy},
 		{name: backfillAny, sink: toKafka, backfills: true, start: startBackfill()},
 		{name: backfillOnce, sink: toKafka, backfills: true, prepare: needExactlyOnce, start: startBackfill("CDC_RELAY_RELAY_GUARANTEE=exactly_once")},

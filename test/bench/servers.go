@@ -43,7 +43,8 @@ type bench struct {
 // cluster is somewhere to write to.
 type cluster struct {
 	addrs  []string
-	pid    int // 0 where it does not run here as a process
+	pid    int   // 0 where it does not run here as a process, or as several
+	copies int16 // of each record; 0 is one
 	client *kgo.Client
 	admin  *kadm.Client
 	stop   func() error
@@ -54,6 +55,7 @@ const (
 	toNothing = "none"
 	toKfake   = "kfake"
 	toKafka   = "kafka"
+	toThree   = "kafka-3" // three brokers, each record acknowledged by two of three replicas at least
 )
 
 var errNoKafka = errors.New("there is no Apache Kafka here")
@@ -106,6 +108,8 @@ func (b *bench) startBrokers(ctx context.Context, kind string) (*cluster, error)
 		c, err = startKfake(ctx)
 	case toKafka:
 		c, err = b.startKafka(ctx)
+	case toThree:
+		c, err = b.startThree(ctx)
 	default:
 		return &cluster{}, nil
 	}
@@ -183,14 +187,23 @@ func (c *cluster) warmOnce(ctx context.Context, client *kgo.Client, topics []str
 	return ended - began, nil
 }
 
-func (b *bench) startKafka(ctx context.Context) (*cluster, error) {
+// findKafka finds what Kafka and Debezium run with.
+func (b *bench) findKafka(ctx context.Context) error {
 	var err error
 	if b.java, b.major, err = sandbox.FindJava(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoKafka, err)
+		return fmt.Errorf("%w: %w", errNoKafka, err)
 	}
 	if b.jars, err = sandbox.FetchDebezium(ctx, os.Stderr); err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoKafka, err)
+		return fmt.Errorf("%w: %w", errNoKafka, err)
 	}
+	return nil
+}
+
+func (b *bench) startKafka(ctx context.Context) (*cluster, error) {
+	if err := b.findKafka(ctx); err != nil {
+		return nil, err
+	}
+	var err error
 	// The sandbox's own settings are for quick starts: no second compiler, a small
 	// heap. A benchmark's broker is one that somebody would run, unless -tier says else. With
 	// its default of 1 GB it stands still each 5 s for 12 to 60 ms, to collect, which is
@@ -222,7 +235,7 @@ func (c *cluster) topics(ctx context.Context, names []string, partitions int32) 
 	if c.admin == nil {
 		return nil
 	}
-	made, err := c.admin.CreateTopics(ctx, partitions, 1, nil, names...)
+	made, err := c.admin.CreateTopics(ctx, partitions, max(c.copies, 1), nil, names...)
 	if err != nil {
 		return err
 	}
