@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/registry"
 	"github.com/cdc-relay/cdc-relay/router/encode"
 	"github.com/cdc-relay/cdc-relay/router/format"
@@ -39,9 +40,38 @@ func (c *Config) schema(o *outboxSettings) schemas.Config {
 	out.Options = encode.Options{Kind: kind, Drop: s.UnknownFields == dropUnknown, Bytes: s.Bytes}
 	if s.File != "" {
 		text, _ := c.readFile(s.File)
-		out.Given = &encode.Schema{File: s.File, ID: s.id(), Kind: kind, Text: string(text)}
+		given := &encode.Schema{File: s.File, ID: s.id(), Kind: kind, Text: string(text)}
+		if !s.Register {
+			out.Given = given
+			return out
+		}
+		given.Subject, _ = o.literalSubject()
+		out.Register = given
 	}
 	return out
+}
+
+// literalSubject is the one subject of a table. Its error says what makes it several.
+func (o *outboxSettings) literalSubject() (string, error) {
+	const next = "set schema.subject to one subject, for example orders-value, or register the schemas with the registry's own tools and leave register out"
+	template, err := schemas.ParseSubject(string(o.Schema.Subject))
+	if err != nil {
+		return "", err
+	}
+	var subject strings.Builder
+	for _, part := range template.Parts {
+		switch {
+		case part.Name == "":
+			subject.WriteString(part.Literal)
+		case part.Name != schemas.TopicName:
+			return "", advice.Give(fmt.Errorf("needs a literal subject, and the subject %s differs by column %s of each row", template, part.Name), next)
+		case len(part.Filters) > 0 || o.Topic == "" || o.TopicRegex != "" || strings.Contains(string(o.Topic), "${"):
+			return "", advice.Give(fmt.Errorf("needs a literal subject, and the subject %s differs by the topic of each row", template), next)
+		default:
+			subject.WriteString(string(o.Topic))
+		}
+	}
+	return subject.String(), nil
 }
 
 // id is zero for what is no number of a schema.
@@ -71,7 +101,7 @@ func (l *loader) checkSchema(path string, o *outboxSettings) bool {
 			name string
 			set  bool
 		}{
-			{"subject", s.Subject != ""}, {"version", s.Version != latestVersion}, {"file", s.File != ""}, {"id", s.ID != ""},
+			{"subject", s.Subject != ""}, {"version", s.Version != latestVersion}, {"file", s.File != ""}, {"id", s.ID != ""}, {"register", s.Register},
 			{"unknown_fields", s.UnknownFields == dropUnknown}, {"bytes", s.Bytes != ""},
 		} {
 			if k.set {
@@ -90,11 +120,17 @@ func (l *loader) checkSchema(path string, o *outboxSettings) bool {
 	if n, err := strconv.Atoi(s.Version); s.Version != latestVersion && (err != nil || n < 1 || n > maxID) {
 		l.refuse(path+"version", "%q is not allowed; allowed: latest, or a number from 1 on", s.Version)
 	}
+	if s.Register {
+		l.checkRegister(path, o)
+		return true
+	}
 	switch {
 	case s.File == "" && s.ID != "":
 		l.noEffect(path+"id", path+"file", "the file with the schema")
 	case s.File == "":
 		return true
+	case s.ID == "":
+		l.refuse(path+"id", "is missing; a file needs the number that the registry gave the schema, or register: true, with which `cdc-relay setup` registers it")
 	case s.id() == 0:
 		l.refuse(path+"id", "%q is not allowed with file; allowed: the number that the registry gave the schema, from 1 on", s.ID)
 	case s.Subject != "":
@@ -106,6 +142,33 @@ func (l *loader) checkSchema(path string, o *outboxSettings) bool {
 		l.refuse(path+"file", "read %s: %v; %s", s.File, cause(err), readable(err))
 	}
 	return false
+}
+
+// checkRegister looks at what setup is to register. It has to be a schema that rows can be encoded by:
+// one that cannot be used would be in the registry for good.
+func (l *loader) checkRegister(path string, o *outboxSettings) {
+	s := &o.Schema
+	if s.ID != "" {
+		l.refuse(path+"id", "has no effect with register, as the registry gives the number; leave one of them out")
+	}
+	subject, err := o.literalSubject()
+	if err != nil {
+		l.refuse(path+"register", "%v", err)
+	}
+	if s.File == "" {
+		l.refuse(path+"file", "is missing; register needs the file with the schema")
+		return
+	}
+	text, err := l.cfg.readFile(s.File)
+	if err != nil {
+		l.refuse(path+"file", "read %s: %v; %s", s.File, cause(err), readable(err))
+		return
+	}
+	kind := schemaKinds[o.Value]
+	schema := encode.Schema{Subject: subject, File: s.File, Kind: kind, Text: string(text)}
+	if _, err := encode.Compile(schema, encode.Options{Kind: kind, Drop: s.UnknownFields == dropUnknown, Bytes: s.Bytes}); err != nil {
+		l.refuse(path+"file", "%s: %v", s.File, err)
+	}
 }
 
 // checkRegistry makes the client of the registry.

@@ -66,8 +66,9 @@ type schemaSettings struct {
 	Check         string   `yaml:"check" default:"none" enum:"none,confluent" desc:"With value: raw. confluent: a payload that does not begin with a zero byte and the number of a schema of kafka.registry is a rejected row."`
 	Subject       template `yaml:"subject" desc:"Subject whose schema encodes the row: ${topic} is the record's topic, other names are columns. Empty: ${topic}-value."`
 	Version       string   `yaml:"version" default:"latest" desc:"Version of the subject: latest, or a number, with which an event gives equal bytes whenever it is sent."`
-	File          string   `yaml:"file" desc:"Instead of subject: file with the schema, .avsc. Needs id; no registry is asked."`
+	File          string   `yaml:"file" desc:"File with the schema, .avsc. With id: instead of subject, and no registry is asked. With register: what cdc-relay setup registers."`
 	ID            string   `yaml:"id" desc:"With file: the schema's number in the registry."`
+	Register      bool     `yaml:"register" default:"false" desc:"With file: cdc-relay setup registers it under subject, which has to be literal. run registers nothing."`
 	UnknownFields string   `yaml:"unknown_fields" default:"reject" enum:"reject,drop" desc:"What a member of the payload does that the schema does not have. reject: it makes the row a rejected one; drop: it is left out."`
 	Bytes         string   `yaml:"bytes" enum:"base64,latin1" desc:"How the payload writes what the schema has as bytes or fixed. Needed if it has some; decimals and UUIDs need nothing."`
 }

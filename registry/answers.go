@@ -122,10 +122,7 @@ func (c *Client) explain(of string, err error) error {
 
 // refusal explains an answer that is an error.
 func (c *Client) refusal(of string, e *sr.ResponseError) error {
-	said := fmt.Errorf("it answered %d %s", e.StatusCode, http.StatusText(e.StatusCode))
-	if e.ErrorCode != 0 && e.Message != "" {
-		said = fmt.Errorf("it answered %d: %s", e.StatusCode, shortened(e.Message))
-	}
+	said := said(e)
 	switch {
 	case e.StatusCode == http.StatusUnauthorized || e.StatusCode == http.StatusForbidden:
 		return c.failure(fault.KindRefused, fault.ReasonRegistryRefused, of, said, "correct kafka.registry.username and password_file, or token_file, and allow that account to read subjects")
@@ -135,6 +132,14 @@ func (c *Client) refusal(of string, e *sr.ResponseError) error {
 		return c.failure(fault.KindRefused, fault.ReasonUnknownSubject, of, said, "register the schema, or correct outbox[].schema.subject and version; the relay tries again by itself")
 	}
 	return c.answered(of, said)
+}
+
+// said is what a registry answered.
+func said(e *sr.ResponseError) error {
+	if e.ErrorCode != 0 && e.Message != "" {
+		return fmt.Errorf("it answered %d: %s", e.StatusCode, shortened(e.Message))
+	}
+	return fmt.Errorf("it answered %d %s", e.StatusCode, http.StatusText(e.StatusCode))
 }
 
 // shortened keeps a message of the registry on a line.

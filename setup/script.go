@@ -102,6 +102,11 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 		return nil, err
 	}
 	o.slot(&m, settings.Slot)
+	for _, mapping := range cfg.Relay().Router.Mappings {
+		if schema := mapping.Schema.Register; schema != nil {
+			m.Notes = append(m.Notes, fmt.Sprintf("`cdc-relay setup` registers schema %s under subject %s, which no SQL does.", schema.File, schema.Subject))
+		}
+	}
 	files, err := migrations.Format(o.Format, m)
 	if err != nil {
 		return nil, fmt.Errorf("--format: %w", err)

@@ -39,7 +39,7 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 	s.printPlan(plan.Steps)
 	if dryRun {
 		s.printReport(plan, true)
-		if err := s.topics(ctx, true); err != nil {
+		if err := s.beside(ctx, true); err != nil {
 			return err
 		}
 		for _, step := range plan.Steps {
@@ -53,8 +53,8 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 		return nil
 	}
 	// Before the slot, which holds back WAL from then on: a run without these topics, or with
-	// topics that it refuses, would not stream from it.
-	if err := s.topics(ctx, false); err != nil {
+	// topics that it refuses, would not stream from it, and rows without their schema would wait.
+	if err := s.beside(ctx, false); err != nil {
 		return err
 	}
 	first := newFirst(s)
@@ -103,7 +103,15 @@ func (s *Setup) Prepare(ctx context.Context, options provision.SetupOptions, dry
 	for _, warning := range report.Warnings {
 		s.warn("%s", warning)
 	}
-	return s.topics(ctx, dryRun)
+	return s.beside(ctx, dryRun)
+}
+
+// beside makes what is not in PostgreSQL.
+func (s *Setup) beside(ctx context.Context, dryRun bool) error {
+	if err := s.topics(ctx, dryRun); err != nil {
+		return err
+	}
+	return s.schemas(ctx, dryRun)
 }
 
 // ownTopic is a topic of the relay's own.

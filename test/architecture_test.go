@@ -104,7 +104,7 @@ var arrows = map[string][]string{
 	"tail":               {"replication/wal", "router/record"},
 	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events
 	"config/document":    {},
-	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
+	"config":             {"admin", "advice", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
 	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "sink", "upkeep/records", "wording"},
 	"upkeep/records":     {"advice", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
@@ -115,7 +115,7 @@ var arrows = map[string][]string{
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "router/schemas", "wording"},
 
-	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
+	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "registry", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "router/schemas", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},

@@ -42,14 +42,19 @@ their number. To send them too, run backfill instead of setup.
 
 With relay.guarantee: exactly_once or relay.detect_moved_slot, setup also creates the
 checkpoint topic and writes the start position of each new slot to it. It creates the
-relay's own topics before the slot, and no slot if run would refuse one of them.`,
+relay's own topics before the slot, and no slot if run would refuse one of them.
+
+With outbox[].schema.register, setup registers the schema of outbox[].schema.file in
+kafka.registry, also before the slot, and says what the registry's check of compatibility
+answers. A schema that the subject has already is not registered again. If the registry
+refuses it, setup makes no slot.`,
 		Example: `  cdc-relay setup --dry-run
   cdc-relay setup --create-table`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.setup(cmd, &f) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print the SQL and touch nothing")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the SQL, and what topics and schemas are missing, and touch nothing")
 	flags.BoolVar(&f.acceptGap, "accept-gap", false, "have run start at the slot's position, although the stored checkpoint differs: rows between the two are skipped or repeated")
 	flags.StringVar(&f.beforeSlot, "before-slot", "", "delivered: record in the checkpoint topic that the rows from before the slots are delivered, or need no delivery; retention relies on it")
 	complete(cmd, "before-slot", []string{"delivered"})

@@ -31,6 +31,10 @@ type Config struct {
 	Version int            // zero: the latest
 	Given   *encode.Schema // what there is no need to ask for; nil: a registry has it
 	Options encode.Options
+
+	// Register is what setup registers under its subject; nil: nothing. Rows are encoded by what the
+	// registry has, all the same.
+	Register *encode.Schema
 }
 
 // Varies reports whether a row may give other bytes later: the latest version encodes it.
@@ -39,8 +43,8 @@ func (c *Config) Varies() bool { return c.Options.Kind != "" && c.Given == nil &
 // DefaultSubject is Confluent's TopicNameStrategy.
 const DefaultSubject = "${topic}-value"
 
-// topicName stands for the record's topic in the template of a subject.
-const topicName = "topic"
+// TopicName stands for the record's topic in the template of a subject.
+const TopicName = "topic"
 
 // ParseSubject reads the template of a subject.
 func ParseSubject(subject string) (*template.Template, error) {
@@ -89,7 +93,7 @@ type Bound struct {
 // Bind finds the columns of the subject.
 func (t *Table) Bind(source func(name string) (*column.Source, error)) (*Bound, error) {
 	bound, err := t.subject.Bind(func(name string) (*column.Source, int, error) {
-		if name == topicName {
+		if name == TopicName {
 			return nil, 0, nil
 		}
 		s, err := source(name)

@@ -1,0 +1,60 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+const avsc = `{"type": "record", "name": "Order", "fields": [{"name": "n", "type": "int"}]}`
+
+// withSchema is a configuration whose table has these keys.
+func withSchema(table string) Options {
+	text := strings.Replace(minimal, "  - table: public.outbox\n", "  - {table: public.outbox, value: avro, "+table+"}\n", 1)
+	return Options{Path: "f", Environ: []string{}, ReadFile: testFiles{"f": text + "  registry: {url: [http://localhost:8081]}\n", "order.avsc": avsc, "bytes.avsc": `"bytes"`}.read}
+}
+
+func TestSchema_IsRegisteredUnderALiteralSubject(t *testing.T) {
+	for table, want := range map[string]string{
+		"schema: {file: order.avsc, register: true, subject: orders-value}":                "orders-value",
+		"topic: orders, schema: {file: order.avsc, register: true}":                        "orders-value",
+		"topic: orders, schema: {file: order.avsc, register: true, subject: 'x-${topic}'}": "x-orders",
+		"schema: {file: order.avsc, register: true, subject: 'a$${b}'}":                    "a${b}",
+	} {
+		schema := load(t, withSchema(table)).Relay().Router.Mappings[0].Schema
+		if r := schema.Register; r == nil || r.Subject != want || r.Text != avsc || r.File != "order.avsc" {
+			t.Errorf("%s: %+v", table, r)
+		}
+		if schema.Given != nil {
+			t.Errorf("%s: run would not ask the registry", table)
+		}
+	}
+	schema := load(t, withSchema("schema: {subject: orders-value}")).Relay().Router.Mappings[0].Schema
+	if schema.Register != nil {
+		t.Errorf("%+v is registered unasked", schema.Register)
+	}
+}
+
+func TestSchema_ThatCannotBeRegisteredIsRefused(t *testing.T) {
+	for table, want := range map[string]string{
+		"schema: {file: order.avsc, register: true}":                                                "schema.register: needs a literal subject, and the subject ${topic}-value differs by the topic of each row; set schema.subject to one subject",
+		"topic: '${aggregate_type}', schema: {file: order.avsc, register: true}":                    "differs by the topic of each row",
+		"topic: orders, topic_regex: '(.*)', schema: {file: order.avsc, register: true}":            "differs by the topic of each row",
+		"topic: orders, schema: {file: order.avsc, register: true, subject: '${topic|upper}'}":      "differs by the topic of each row",
+		"topic: orders, schema: {file: order.avsc, register: true, subject: '${event_type}-value'}": "differs by column event_type of each row",
+		"schema: {register: true, subject: orders-value}":                                           "schema.file: is missing; register needs the file",
+		"schema: {register: true, subject: orders-value, file: none.avsc}":                          "schema.file: read none.avsc",
+		"schema: {register: true, subject: orders-value, file: bytes.avsc}":                         "schema.file: bytes.avsc",
+		"schema: {register: true, subject: orders-value, file: order.avsc, id: 7}":                  "schema.id: has no effect with register",
+		"schema: {file: order.avsc}":                                                                "schema.id: is missing; a file needs the number that the registry gave the schema, or register: true",
+	} {
+		_, err := Load(withSchema(table))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", table, err, want)
+		}
+	}
+	o := withSchema("schema: {register: true}")
+	o.Set = []string{"outbox.value=raw"}
+	if _, err := Load(o); err == nil || !strings.Contains(err.Error(), "outbox[0].schema.register") {
+		t.Errorf("with value: raw: %v", err)
+	}
+}
