@@ -101,17 +101,22 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	if err := o.owner(&m, login.Role, names); err != nil {
 		return nil, err
 	}
-	o.slot(&m, settings.Slot)
-	for _, mapping := range cfg.Relay().Router.Mappings {
-		if schema := mapping.Schema.Register; schema != nil {
-			m.Notes = append(m.Notes, fmt.Sprintf("`cdc-relay setup` registers schema %s under subject %s, which no SQL does.", schema.File, schema.Subject))
-		}
-	}
+	o.slot(&m, settings.Slot, cfg.Relay().Router.Mappings)
 	files, err := migrations.Format(o.Format, m)
 	if err != nil {
 		return nil, fmt.Errorf("--format: %w", err)
 	}
 	return files, nil
+}
+
+// registering are notes about what setup does beside PostgreSQL.
+func registering(mappings []router.Mapping) (notes []string) {
+	for _, m := range mappings {
+		if schema := m.Schema.Register; schema != nil {
+			notes = append(notes, fmt.Sprintf("`cdc-relay setup` registers schema %s under subject %s, which no SQL does.", schema.File, schema.Subject))
+		}
+	}
+	return notes
 }
 
 // readGrants let the role read the tables.
@@ -134,8 +139,9 @@ func (o Script) owner(m *migrations.Migration, role string, names []migrations.N
 	return err
 }
 
-// slot adds the slot's statement, and notes about what depends on the server's version.
-func (o Script) slot(m *migrations.Migration, name string) {
+// slot adds the slot's statement, and notes about what depends on the server's version and about what
+// SQL does not make.
+func (o Script) slot(m *migrations.Migration, name string, mappings []router.Mapping) {
 	switch o.For {
 	case ForCutover:
 		m.Notes = append(m.Notes, "`cdc-relay cutover --yes` creates the replication slot.")
@@ -150,6 +156,7 @@ func (o Script) slot(m *migrations.Migration, name string) {
 	if o.ColumnList && o.Major == 0 {
 		m.Notes = append(m.Notes, fmt.Sprintf("The column list of the publication needs PostgreSQL %d or later.", listMajor))
 	}
+	m.Notes = append(m.Notes, registering(mappings)...)
 }
 
 // tables are those of the configuration, in whose order the mappings begin.

@@ -462,6 +462,11 @@ func examplesAreValid(t *testing.T, binary string) {
 				}
 				text = strings.ReplaceAll(text, "_file: "+path[1], "_file: "+file)
 			}
+			for _, name := range regexp.MustCompile(`\bfile: ([\w-]+\.avsc)`).FindAllStringSubmatch(text, -1) {
+				if err := os.WriteFile(filepath.Join(dir, name[1]), []byte(`{"type": "record", "name": "Order", "fields": []}`), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
 			text = regexp.MustCompile(`&?sslrootcert=[^\s&"]+`).ReplaceAllString(text, "")
 			if err := os.WriteFile(filepath.Join(dir, "cdc-relay.yaml"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
