@@ -329,6 +329,10 @@ func (w *work) atRow(err error) error {
 	if w.replay != nil && w.replay.beside != nil {
 		next = besideHint
 	}
+	if missing, ok := errors.AsType[*fault.Error](cause); ok { // a schema; the row is not at fault
+		seen, hint := missing.Apart()
+		cause, next = errors.New(seen), strings.TrimSuffix(hint, "; the relay tries again by itself")+"; then run the command again"
+	}
 	return fmt.Errorf("row of table %s at %s: %w; %s", t.Name, t.Order.Describe(place.Done), cause, next)
 }
 
