@@ -33,6 +33,8 @@ type conversion struct {
 	fallback map[string]string // default of a variable, where the input has one
 	unset    map[string]bool   // variables whose default is not copied
 
+	offered *node // what a person may take in place of outbox; nil: there is no such offer
+
 	badAddress bool // a remark refuses a key of postgres.url
 }
 
@@ -132,6 +134,7 @@ func (c *conversion) run() error {
 	c.workerRest()
 	c.beside()
 	c.writeTables()
+	c.offerAvro()
 	return nil
 }
 
@@ -247,6 +250,7 @@ func (c *conversion) render() []byte {
 		b.WriteString("\n")
 		n.write(&b, "")
 	}
+	c.writeOffer(&b)
 	b.WriteString("\n# What became of each key:\n")
 	for _, r := range c.remarks {
 		where := ""

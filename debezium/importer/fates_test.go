@@ -250,8 +250,8 @@ func TestConvert_SaysWhatDebeziumRefusesOrIgnores(t *testing.T) {
 	}
 	wantRemark(t, result, "snapshot.mode", importer.Refused, `"bogus" is not one of always, initial`)
 	wantRemark(t, result, "database.port", importer.Refused, `"54x" is no port`)
-	wantRemark(t, result, "value.converter", importer.NotCarried, "no schema registry")
-	wantRemark(t, result, "value.converter.schema.registry.url", importer.NotNeeded, "belongs to the converter")
+	wantRemark(t, result, "value.converter", importer.NotCarried, "registers no schemas that it infers")
+	wantRemark(t, result, "value.converter.schema.registry.url", importer.NotNeeded, "in the offer: kafka.registry.url")
 	wantRemark(t, result, "isbn.type", importer.NotCarried, "belongs to isbn of `converters`")
 	wantRemark(t, result, "topic.creation.enable", importer.NotNeeded, "the worker")
 	wantRemark(t, result, "slot.name", importer.Refused, "bad")

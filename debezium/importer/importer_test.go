@@ -119,7 +119,8 @@ func TestConvert_Golden(t *testing.T) {
 				t.Errorf("the import changed; look at it, and rewrite it with -update if it is right:\n%s", result.YAML)
 			}
 			todo := bytes.Contains(result.YAML, []byte("no reference is resolved")) // it must not start before somebody did that
-			if _, err := load(result); (err != nil) != todo || todo && !strings.Contains(err.Error(), "write the value") {
+			avro := bytes.Contains(result.YAML, []byte(".AvroConverter\n"))         // nor one whose records would be others
+			if _, err := load(result); (err != nil) != (todo || avro) || todo && !strings.Contains(err.Error(), "write the value") || avro && !strings.Contains(err.Error(), "AvroConverter") {
 				t.Errorf("what was imported: %v\n%s", err, result.YAML)
 			}
 		})
