@@ -155,6 +155,10 @@ func (l *loader) checkRegister(path string, o *outboxSettings) {
 	if err != nil {
 		l.refuse(path+"register", "%v", err)
 	}
+	if schemaKinds[o.Value] == encode.Protobuf { // whose file is compiled, which not every registry reads
+		l.refuse(path+"register", "takes no Protobuf; register the .proto file with the registry's own tools and leave this out")
+		return
+	}
 	if s.File == "" {
 		l.refuse(path+"file", "is missing; register needs the file with the schema")
 		return
