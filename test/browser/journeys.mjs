@@ -269,6 +269,13 @@ const walks = {
     }
     await page.goto(given.hostile + '/tables');
     await page.getByText('<img src=x').first().waitFor();
+    // They are isolated from the text around them, and cut, with the whole in the title.
+    const long = page.locator('bdi[title^="longlong"]').first();
+    await long.waitFor();
+    const { shown, title } = await long.evaluate((e) => ({ shown: e.textContent.length, title: e.title.length }));
+    must(shown <= 81 && title === 10000, `a name of 10 000 letters is shown with ${shown}, and ${title} in its title`);
+    must(await page.locator('td').filter({ hasText: '<img src=x' }).first().locator('bdi').count() === 1, 'a name is not isolated');
+    must(!(await page.locator('body').innerText()).includes('\u202e') && (await page.locator('body').innerText()).includes('<U+202E>'), 'a mark that turns the direction is not shown as what it is');
   },
 
   async 'with a token: sign in, see, sign out'(open) {
