@@ -54,7 +54,7 @@ func (a *api) serveConsole(mux *http.ServeMux) {
 		}
 		mux.Handle(pattern, http.HandlerFunc(a.page))
 	}
-	for name := range assets() {
+	for name := range kindsOf {
 		mux.Handle("/assets/"+name, a.ours(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { sendAsset(w, r, name) })))
 	}
 	a.changes = http.NewServeMux()

@@ -163,6 +163,7 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, "no_history", "no figures are kept: http.console.history is 0s")
 		return
 	}
+	c.looked(now)
 	c.mu.Lock()
 	columns := c.ring.Read(of, since, now, step)
 	changes := append([]Change{}, c.changes...)

@@ -29,6 +29,7 @@ type Tools struct {
 	Letters    *LetterTools                                         // nil: the relay has no dead-letter topic
 	Retry      func() bool                                          // cuts the present pause short; false: there is none
 	Tail       *tail.Tail                                           // of delivered rows
+	Waker      *Waker                                               // of a console that samples less often while nothing happens; nil: each second
 	Audit      zerolog.Logger                                       // what operators do
 }
 
@@ -85,15 +86,22 @@ func NewConsole(status func() status.Status, tools Tools, keep time.Duration) *C
 // Run takes the figures once a second until ctx ends, and with them the jobs of operators.
 func (c *Console) Run(ctx context.Context) {
 	defer c.desk.open(ctx)()
-	tick := time.NewTicker(time.Second)
+	pause := sampleEvery
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-c.tools.Waker.calls():
+			c.wake(time.Now())
 		case now := <-tick.C:
 			c.Sample(now)
 			c.desk.forget(now)
+		}
+		if next := c.pause(); next != pause {
+			pause = next
+			tick.Reset(pause)
 		}
 	}
 }
@@ -104,9 +112,12 @@ type sampled struct {
 	read, acked   int64
 	ages, produce []history.Buckets // of the last windows, oldest first
 	cpu           time.Duration
+	cpuAt         time.Time
 	last          history.Sample
 	state         status.State
 	reason        string
+	still         int  // samples in which nothing happened, one after the other
+	quiet         bool // the next one comes after quietEvery
 }
 
 // quantileOver is over how many seconds percentiles are: one second alone has few transactions.
@@ -114,40 +125,25 @@ const quantileOver = 10
 
 // Sample takes the figures of a moment. Run calls it.
 func (c *Console) Sample(now time.Time) {
-	st := c.status()
 	s := history.Unknown()
 	set := func(i history.Series, v float64) { s[i] = float32(v) }
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.tools.Waker.set(true) // what happens from here on is told, also if the status does not have it
+	st := c.status()
 	p := &c.sampled
+	c.bridge(now)
 	if passed := now.Sub(p.at).Seconds(); !p.at.IsZero() && passed > 0 {
 		set(history.Received, max(0, float64(st.RowsRead-p.read))/passed)
 		set(history.Acknowledged, max(0, float64(st.EventsPublished-p.acked))/passed)
-		if used := processCPU(); used > 0 {
-			set(history.CPU, (used-p.cpu).Seconds()/passed)
-		}
 	}
-	p.at, p.read, p.acked, p.cpu = now, st.RowsRead, st.EventsPublished, processCPU()
-	if c.tools.Timings != nil {
-		ages, produce := c.tools.Timings()
-		for _, of := range []struct {
-			window *[]history.Buckets
-			now    history.Buckets
-			shown  map[history.Series]float64
-		}{
-			{&p.ages, ages, map[history.Series]float64{history.AgeP50: 0.5, history.AgeP95: 0.95, history.AgeP99: 0.99}},
-			{&p.produce, produce, map[history.Series]float64{history.ProduceP95: 0.95}},
-		} {
-			if len(*of.window) > 0 {
-				for series, q := range of.shown {
-					set(series, history.Quantile(q, (*of.window)[0], of.now))
-				}
-			}
-			if *of.window = append(*of.window, of.now); len(*of.window) > quantileOver {
-				*of.window = (*of.window)[1:]
-			}
-		}
+	used := processCPU()
+	if passed := now.Sub(p.cpuAt).Seconds(); !p.cpuAt.IsZero() && passed > 0 && used > 0 {
+		set(history.CPU, (used-p.cpu).Seconds()/passed)
 	}
+	c.weigh(&st)
+	p.at, p.read, p.acked, p.cpu, p.cpuAt = now, st.RowsRead, st.EventsPublished, used, now
+	c.percentiles(set)
 	if st.LagSeconds != nil {
 		set(history.LagSeconds, *st.LagSeconds)
 	}
@@ -177,6 +173,32 @@ func (c *Console) Sample(now time.Time) {
 		c.changes = append(c.changes, Change{now.UTC(), st.State, st.Reason, st.Headline})
 		if over := len(c.changes) - maxChanges; over > 0 {
 			c.changes = slices.Delete(c.changes, 0, over)
+		}
+	}
+}
+
+// percentiles are of what the histograms counted in the last seconds. Call it with the lock held.
+func (c *Console) percentiles(set func(history.Series, float64)) {
+	if c.tools.Timings == nil {
+		return
+	}
+	p := &c.sampled
+	ages, produce := c.tools.Timings()
+	for _, of := range []struct {
+		window *[]history.Buckets
+		now    history.Buckets
+		shown  map[history.Series]float64
+	}{
+		{&p.ages, ages, map[history.Series]float64{history.AgeP50: 0.5, history.AgeP95: 0.95, history.AgeP99: 0.99}},
+		{&p.produce, produce, map[history.Series]float64{history.ProduceP95: 0.95}},
+	} {
+		if len(*of.window) > 0 {
+			for series, q := range of.shown {
+				set(series, history.Quantile(q, (*of.window)[0], of.now))
+			}
+		}
+		if *of.window = append(*of.window, of.now); len(*of.window) > quantileOver {
+			*of.window = (*of.window)[1:]
 		}
 	}
 }

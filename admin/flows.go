@@ -20,7 +20,7 @@ const flowEvery = 10 * time.Second
 
 // flows are the figures by name, of the same time as the ring.
 type flows struct {
-	last time.Time
+	last int64 // number of the ten seconds of the last point
 	kept map[string]*history.Flows
 }
 
@@ -34,10 +34,11 @@ func newFlows(keep time.Duration) flows {
 
 // sample takes a point every ten seconds.
 func (f *flows) sample(now time.Time, st *status.Status) {
-	if f.kept == nil || now.Sub(f.last) < flowEvery && !now.Before(f.last) {
+	number := now.Unix() / int64(flowEvery/time.Second)
+	if f.kept == nil || number == f.last {
 		return
 	}
-	f.last = now
+	f.last = number
 	rates := func(all []status.Flow) map[string]float64 {
 		values := make(map[string]float64, len(all))
 		for i := range all {
@@ -71,6 +72,7 @@ func (a *api) flowHistory(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, "no_history", "no figures are kept: http.console.history is 0s")
 		return
 	}
+	c.looked(a.now())
 	c.mu.Lock()
 	columns := c.flows.kept[of].Read(a.now())
 	c.mu.Unlock()

@@ -6,9 +6,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"mime"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -25,33 +23,34 @@ var pages = []string{"/", "/blocked", "/dead-letters", "/tail", "/tables", "/sha
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
+// kindsOf are the files of the page. What the system says of their names does not count.
+var kindsOf = map[string]string{
+	"index.html": "text/html; charset=utf-8", "console.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8",
+	"icon.svg": "image/svg+xml", "openapi.json": "application/json",
+}
+
 // asset is a file of the page as it is sent.
 type asset struct {
 	plain, packed []byte
 	kind, etag    string
 }
 
+// assets are made ready when the first page is asked for: packing takes a megabyte, which a relay at which nobody
+// looks does not need.
 var assets = sync.OnceValue(func() map[string]asset {
 	all := map[string]asset{}
-	entries, err := web.ReadDir("web")
-	if err != nil {
-		return all
-	}
-	for _, e := range entries {
-		plain, err := web.ReadFile("web/" + e.Name())
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestCompression)
+	for name, kind := range kindsOf {
+		plain, err := web.ReadFile("web/" + name)
 		if err != nil {
 			continue
 		}
 		var packed bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+		z.Reset(&packed)
 		_, _ = z.Write(plain)
 		_ = z.Close()
 		sum := sha256.Sum256(plain)
-		kind := mime.TypeByExtension(path.Ext(e.Name()))
-		if strings.HasSuffix(e.Name(), ".js") {
-			kind = "text/javascript; charset=utf-8" // whatever the system says
-		}
-		all[e.Name()] = asset{plain, packed.Bytes(), kind, `"` + hex.EncodeToString(sum[:8]) + `"`}
+		all[name] = asset{plain, packed.Bytes(), kind, `"` + hex.EncodeToString(sum[:8]) + `"`}
 	}
 	return all
 })

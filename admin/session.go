@@ -38,7 +38,25 @@ type sessions struct {
 	byID   map[digest]*session
 	tries  map[string][]time.Time // of the last minute, by address
 	recent []time.Time            // the same, of all
+	pauses map[string]pauses      // of addresses that went on trying
 }
+
+// pauses are those of an address that made too many attempts, one after the other.
+type pauses struct {
+	count int
+	until time.Time
+}
+
+// wait is how long the n-th pause in a row takes: a minute, then two, and five at most, as whoever comes by a
+// proxy shares the address with others.
+func (p pauses) wait() time.Duration {
+	return min(time.Minute<<min(p.count-1, 8), longestPause)
+}
+
+const (
+	longestPause = 5 * time.Minute
+	pauseKept    = 10 * time.Minute // after its end, so that the next one is longer
+)
 
 type session struct {
 	token       digest
@@ -91,6 +109,13 @@ func (s *sessions) holds(now time.Time, secret string) (token digest, until time
 	return one.token, one.began.Add(sessionLasts), true
 }
 
+// admitted ends what was counted against an address: somebody there has the token.
+func (s *sessions) admitted(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pauses, address)
+}
+
 func (s *sessions) drop(secret string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,9 +140,24 @@ func (s *sessions) attempt(now time.Time, address string) (wait time.Duration) {
 			s.tries[of] = all
 		}
 	}
+	for of, p := range s.pauses {
+		if now.Sub(p.until) >= pauseKept {
+			delete(s.pauses, of)
+		}
+	}
+	paused := s.pauses[address]
+	if wait := paused.until.Sub(now); wait > 0 {
+		return wait
+	}
 	mine := s.tries[address]
 	if len(mine) >= loginsPerMinute {
-		return time.Minute - now.Sub(mine[0])
+		if s.pauses == nil {
+			s.pauses = map[string]pauses{}
+		}
+		paused.count++
+		paused.until = now.Add(paused.wait())
+		s.pauses[address] = paused
+		return paused.wait()
 	}
 	if len(s.recent) >= allLoginsPerMinute {
 		return time.Minute - now.Sub(s.recent[0])
@@ -165,7 +205,7 @@ func (a *api) login(w http.ResponseWriter, r *http.Request) {
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
 	if wait := a.console.sessions.attempt(a.now(), address); wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())+1))
-		problem(w, http.StatusTooManyRequests, "too_many_attempts", "too many attempts to sign in; wait a minute")
+		problem(w, http.StatusTooManyRequests, "too_many_attempts", "too many attempts to sign in; wait "+wait.Round(time.Second).String())
 		return
 	}
 	var given struct {
@@ -190,6 +230,7 @@ func (a *api) login(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusUnauthorized, "wrong_token", "that is not the token of this relay; see http.token_file")
 		return
 	}
+	a.console.sessions.admitted(address)
 	who.session = a.console.sessions.begin(a.now(), sum)
 	setCookie(w, r, who.session, sessionLasts)
 	if who.role == operator {

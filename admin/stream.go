@@ -51,6 +51,13 @@ func (s *streams) leftFor(r *http.Request) int {
 	return s.left(address)
 }
 
+// number is how many are open.
+func (s *streams) number() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all
+}
+
 func (s *streams) enter(address string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,6 +138,7 @@ func (a *api) send(w http.ResponseWriter, r *http.Request, open func() (next fun
 		return
 	}
 	defer a.console.streams.leave(address)
+	a.console.looked(a.now())
 	out := http.NewResponseController(w)
 	_ = out.SetReadDeadline(time.Time{}) // the request is over; its end is that of the connection
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -310,6 +310,7 @@ func (l *loader) checkHTTP() {
 		for _, o := range l.actingKeys() {
 			l.noEffect(o, "http.listen", "host:port")
 		}
+		l.checkNoHistory("http.listen", "host:port")
 		return
 	}
 	host, err := splitHostPort(h.Listen)

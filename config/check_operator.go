@@ -17,6 +17,13 @@ func (l *loader) actingKeys() (keys []string) {
 	return keys
 }
 
+// checkNoHistory refuses a time for which figures are kept where none are.
+func (l *loader) checkNoHistory(needs, values string) {
+	if l.cfg.settings.HTTP.Console.History != l.usual().HTTP.Console.History {
+		l.noEffect("http.console.history", needs, values)
+	}
+}
+
 // checkOperator refuses a console at which everybody could act, or nobody.
 func (l *loader) checkOperator() {
 	h := &l.cfg.settings.HTTP
@@ -26,6 +33,7 @@ func (l *loader) checkOperator() {
 		for _, key := range l.actingKeys() {
 			l.noEffect(key, "http.console.enabled", "true")
 		}
+		l.checkNoHistory("http.console.enabled", "true")
 		return
 	}
 	if c.OperatorTokenFile == "" {

@@ -43,6 +43,7 @@ const (
 	ReasonForeignTimeline      = "foreign_timeline"
 	ReasonStalePrimary         = "stale_primary"
 	ReasonSlotMoved            = "slot_moved"
+	ReasonConfirmedNotMoving   = "confirmed_not_moving" // the slot's confirmed position stands still although WAL or rows wait
 	ReasonSlotAhead            = "slot_ahead_of_checkpoint"
 	ReasonCheckpointUnreadable = "checkpoint_unreadable"
 	ReasonCheckpointLost       = "checkpoint_lost"

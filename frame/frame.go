@@ -20,6 +20,7 @@ type Page int
 const (
 	Now Page = iota
 	Blocked
+	Letters
 	Help
 )
 
@@ -38,6 +39,8 @@ type Model struct {
 	Largest int64     // backlog that was seen, in bytes
 
 	Ways []ways.Way // out of what stands in the way
+
+	Letters *LetterList // dead letters; nil: nobody has answered yet
 }
 
 // Size is that of the terminal.
@@ -65,6 +68,8 @@ func Lines(m *Model, size Size) []string {
 	switch m.Page {
 	case Blocked:
 		f.blocked()
+	case Letters:
+		f.letters()
 	case Help:
 		f.help()
 	case Now:
@@ -358,7 +363,7 @@ func (f *frame) blocked() {
 
 func (f *frame) help() {
 	for _, line := range []string{
-		"q  end", "b  what stands in the way, and the ways out", "n  back to the figures", "p  hold, or go on", "?  this help", "",
+		"q  end", "b  what stands in the way, and the ways out", "d  dead letters that wait", "n  back to the figures", "p  hold, or go on", "?  this help", "",
 		"● all is well   ▲ attention   ■ stopped", "",
 		"The same with charts in a browser: the address of http.listen.",
 	} {
@@ -367,7 +372,7 @@ func (f *frame) help() {
 }
 
 func (f *frame) keys() {
-	text := "q quit · b blocked · n now · p hold · ? help"
+	text := "q quit · ? help · b blocked · d letters · n now · p hold"
 	if f.m.Held {
 		text = "held: p goes on · " + text
 	}

@@ -62,6 +62,20 @@ func models() map[string]Model {
 	help := streaming()
 	help.Page, help.Held = Help, true
 	all["help"] = help
+	letters := streaming()
+	letters.Page, letters.Status.DeadLetters, letters.Status.ParkedKeys = Letters, 3, 1
+	letters.Letters = &LetterList{
+		Topic: "cdc-relay.dead-letters", ReadAt: now.Add(-4 * time.Second), Total: 213, Waiting: 3,
+		Reasons: []Counted{{"record_too_large", 2}, {"encode", 1}},
+		Letters: []Letter{
+			{Partition: 3, Offset: 17, Time: now.Add(-8 * time.Minute), Reason: "record_too_large", Table: "public.outbox", Topic: "order-events", EventID: "7f0c2d1e-6a55-4b0e-9b7e-0d8f6c1f2a34", Bytes: 1_348_211},
+			{Partition: 0, Offset: 204_311, Time: now.Add(-26 * time.Hour), Reason: "encode", Table: "public.outbox\x1b[2J" + strings.Repeat("表", 40), Bytes: 12},
+		},
+	}
+	all["letters"] = letters
+	none := streaming()
+	none.Page, none.Letters = Letters, &LetterList{Failure: "this relay has no dead-letter topic: relay.on_reject is not dead_letter"}
+	all["letters-none"] = none
 	sharded := streaming()
 	sharded.Status.SlotState = nil
 	sharded.Status.Shards = []status.Status{{Slot: "cdc_relay_s0_of2", State: status.Streaming, LagBytes: 1 << 20}, {Slot: "cdc_relay_s1_of2", State: status.Blocked, Reason: "unknown_topic", LagBytes: 3 << 30, InFlightEvents: 4}}

@@ -130,6 +130,8 @@ var arrows = map[string][]string{
 
 	"deploy/release/ociarchive": {},
 
+	"relay/status/statustest": {"relay/status"},
+
 	"sandbox":         {},
 	"sandbox/ledger":  {},
 	"sandbox/objects": {},

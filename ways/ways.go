@@ -222,6 +222,13 @@ var byReason = map[string]func(*Facts) []Way{
 		return []Way{{Title: "Use another name", SQL: "SELECT slot_name, plugin, slot_type, database FROM pg_replication_slots;", Config: "postgres: {slot: NAME}", Shell: "cdc-relay setup", Restart: true, Stopped: true}}
 	},
 	"slot_moved": one(Way{Title: "End what moved the slot, then restart; rows in between may be missing and have to be sent again", Restart: true, Loses: Later}),
+	"confirmed_not_moving": func(f *Facts) []Way {
+		return []Way{
+			{Title: "See what PostgreSQL sends, and what it waits for", SQL: "SELECT pid, state, sent_lsn, flush_lsn, reply_time FROM pg_stat_replication;\nSELECT slot_name, active_pid, confirmed_flush_lsn, restart_lsn FROM pg_replication_slots WHERE slot_name = " + Literal(f.Slot) + ";"},
+			{Title: "See whether the brokers and topics take records", Shell: "cdc-relay check --problems"},
+			{Title: "Restart: the relay reads on from the confirmed position, and sends again what is not confirmed", Restart: true},
+		}
+	},
 	"slot_ahead_of_checkpoint": one(Way{
 		Title: "Send the rows between the two positions again later, and go on", Shell: "cdc-relay setup --accept-gap", Loses: Later, Restart: true, Stopped: true,
 	}),

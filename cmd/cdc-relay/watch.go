@@ -45,11 +45,18 @@ type watched struct {
 
 // looked is one look at the relay.
 type looked struct {
-	answer answer
-	err    error
-	at     time.Time
-	ways   []ways.Way // of the obstacle; nil: the ones before
-	past   *past      // of the first look
+	letters *frame.LetterList // nil: nobody asked for them
+	answer  answer
+	err     error
+	at      time.Time
+	ways    []ways.Way // of the obstacle; nil: the ones before
+	past    *past      // of the first look
+}
+
+// question is what one look is to find out: the ways out of an obstacle that is not known, and dead letters.
+type question struct {
+	known   string // the obstacle whose ways are known
+	letters bool
 }
 
 // past is what the relay knows of the time before.
@@ -59,11 +66,11 @@ type past struct{ rates, lags []float64 }
 // is worth watching.
 func (a *app) watchScreen(ctx context.Context, c *client, f statusFlags, on *screen) error {
 	w := &watched{}
-	asked, answers := make(chan string, 1), make(chan looked)
+	asked, answers := make(chan question, 1), make(chan looked)
 	looking, end := context.WithCancel(ctx)
 	defer end()
 	go askRelay(looking, c, asked, answers)
-	asked <- ""
+	asked <- question{}
 	tick := time.NewTicker(f.interval)
 	defer tick.Stop()
 	var rung status.State
@@ -76,14 +83,14 @@ func (a *app) watchScreen(ctx context.Context, c *client, f statusFlags, on *scr
 			if !w.press(key) {
 				return w.outcome()
 			}
+			if w.model.Page == frame.Letters && w.model.Letters == nil {
+				w.ask(asked)
+			}
 		case l := <-answers:
 			a.ring(f, &rung, l.answer, l.err)
 			w.take(&l)
 		case <-tick.C:
-			select {
-			case asked <- w.of:
-			default: // the one before is not answered
-			}
+			w.ask(asked)
 		}
 		w.model.Now = time.Now()
 		if !w.last.IsZero() {
@@ -91,6 +98,14 @@ func (a *app) watchScreen(ctx context.Context, c *client, f statusFlags, on *scr
 		}
 		size.Width, size.Height = on.size()
 		on.write(painted(frame.Lines(&w.model, size)))
+	}
+}
+
+// ask sends a question, unless the one before is not answered.
+func (w *watched) ask(asked chan<- question) {
+	select {
+	case asked <- question{w.of, w.model.Page == frame.Letters && !w.model.Held}:
+	default:
 	}
 }
 
@@ -109,15 +124,15 @@ func painted(lines []string) []byte {
 	return out.Bytes()
 }
 
-// askRelay asks the relay whenever it is asked to; the text is the obstacle that is known.
-func askRelay(ctx context.Context, c *client, asked <-chan string, answers chan<- looked) {
+// askRelay asks the relay whenever it is asked to.
+func askRelay(ctx context.Context, c *client, asked <-chan question, answers chan<- looked) {
 	first := true
 	for {
-		var known string
+		var q question
 		select {
 		case <-ctx.Done():
 			return
-		case known = <-asked:
+		case q = <-asked:
 		}
 		l := looked{at: time.Now()}
 		l.answer, l.err = fetchStatus(ctx, c)
@@ -126,8 +141,11 @@ func askRelay(ctx context.Context, c *client, asked <-chan string, answers chan<
 				l.past = fetchPast(ctx, c)
 			}
 			first = false
-			if of := obstacleName(&l.answer.Status); of != "" && of != known {
+			if of := obstacleName(&l.answer.Status); of != "" && of != q.known {
 				l.ways = fetchWays(ctx, c)
+			}
+			if q.letters {
+				l.letters = fetchLetters(ctx, c)
 			}
 		}
 		select {
@@ -160,6 +178,30 @@ func fetchWays(ctx context.Context, c *client) []ways.Way {
 		return nil
 	}
 	return got.Ways
+}
+
+// shownLetters are as many as the largest terminal has room for.
+const shownLetters = "100"
+
+// fetchLetters asks for the dead letters that wait. Why there is no answer is one.
+func fetchLetters(ctx context.Context, c *client) *frame.LetterList {
+	code, body, err := c.get(ctx, "/api/v1/dead-letters?state=waiting&limit="+shownLetters)
+	got := new(frame.LetterList)
+	var said struct {
+		Detail string `json:"detail"`
+	}
+	switch {
+	case err != nil:
+		got.Failure = err.Error()
+	case code == http.StatusOK && json.Unmarshal(body, got) == nil:
+	case json.Unmarshal(body, &said) == nil && said.Detail != "":
+		got.Failure = said.Detail
+	case code == http.StatusNotFound:
+		got.Failure = "this relay does not show its dead letters: http.console.enabled is false, or it is of an earlier version; run cdc-relay deadletter list"
+	default:
+		got.Failure = fmt.Sprintf("the dead letters are not shown: HTTP %d; run cdc-relay deadletter list", code)
+	}
+	return got
 }
 
 // fetchPast asks for the last minute and a half.
@@ -197,6 +239,9 @@ func (w *watched) take(l *looked) {
 		w.last = l.at
 		return
 	}
+	if l.letters != nil {
+		w.model.Letters = l.letters
+	}
 	s := l.answer.Status
 	if p := l.past; p != nil {
 		w.model.Rates, w.model.Lags = p.rates, p.lags
@@ -227,6 +272,8 @@ func (w *watched) press(key byte) bool {
 		return false
 	case 'b':
 		m.Page = toggled(m.Page, frame.Blocked)
+	case 'd':
+		m.Page = toggled(m.Page, frame.Letters)
 	case '?', 'h':
 		m.Page = toggled(m.Page, frame.Help)
 	case 'n', 27:

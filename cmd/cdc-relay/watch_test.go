@@ -57,12 +57,22 @@ func TestWatch_DrawsAndObeysKeys(t *testing.T) {
 	lag := 0.2
 	calm := status.Status{State: status.Streaming, Slot: "cdc_relay", LagSeconds: &lag, Since: time.Now()}
 	show(calm)
+	var withLetters atomic.Bool
+	withLetters.Store(true)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/v1/status":
 			_ = json.NewEncoder(w).Encode(now.Load())
 		case "/api/v1/obstacle":
 			_, _ = w.Write([]byte(`{"ways": [{"title": "Create the topic", "shell": "kafka-topics.sh --create"}]}`))
+		case "/api/v1/dead-letters":
+			if !withLetters.Load() {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(`{"reason": "no_dead_letters", "detail": "this relay has no dead-letter topic: relay.on_reject is not dead_letter"}`))
+				return
+			}
+			_, _ = w.Write([]byte(`{"topic": "letters", "read_at": "2030-01-31T14:00:00Z", "total": 5, "waiting": 1, "reasons": [{"name": "record_too_large", "count": 1}],
+				"letters": [{"partition": 3, "offset": 17, "time": "2030-01-31T13:58:40Z", "reason": "record_too_large", "table": "public.outbox", "topic": "order-events", "event_id": "7f0c", "value_bytes": 1348211}]}`))
 		case "/api/v1/history":
 			_, _ = w.Write([]byte(`{"series": {"acknowledged": [null, 1, 2, 3, 4, 8], "lag_seconds": [1, 2, null, 3]}}`))
 		}
@@ -91,6 +101,13 @@ func TestWatch_DrawsAndObeysKeys(t *testing.T) {
 	show(calm)
 	d.keys <- 'p'
 	d.await(t, "Nothing stands in the way.")
+	d.keys <- 'n'
+	d.await(t, "WAL lasts")
+	d.keys <- 'd'
+	d.await(t, "  public.outbox → order-events, 1.3 MiB, event 7f0c")
+	d.await(t, "1 of 5 letters in letters, read ")
+	withLetters.Store(false)
+	d.await(t, "relay.on_reject is not dead_letter")
 	d.keys <- 'n'
 	d.await(t, "WAL lasts")
 	server.Close()

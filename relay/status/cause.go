@@ -45,6 +45,7 @@ var causes = map[string]cause{
 	fault.ReasonPublicationChanged:                 {"the publication was changed", false},
 	fault.ReasonTableUnpublished:                   {"the table is not published", false},
 	fault.ReasonTableMissing:                       {"the table does not exist", false},
+	fault.ReasonConfirmedNotMoving:                 {"the confirmed position does not move", true},
 	fault.ReasonForeignServer:                      {"this is another PostgreSQL server", false},
 }
 

@@ -48,6 +48,9 @@ func waitingText(s *Status) string {
 func streamingText(s *Status) string {
 	text := "Streaming"
 	switch {
+	case s.NotMoving != nil:
+		held := (time.Duration(*s.NotMoving) * time.Second).String()
+		return "Streaming, but the confirmed position has not moved for " + held + " (" + s.Reason + ")" + keptText(s)
 	case s.CatchUp != nil:
 		text = "Catching up: " + s.CatchUp.text()
 	case s.LagSeconds != nil:

@@ -309,6 +309,9 @@ func (b *Monitor) view(now time.Time) (State, string, string) {
 		}
 		return Blocked, fault.ReasonKafkaNotAcknowledging, message
 	}
+	if reason, message, ok := b.standsStill(now); ok && b.reason == "" {
+		return Streaming, reason, message
+	}
 	return b.state, b.reason, b.message
 }
 
@@ -425,6 +428,8 @@ func (b *Monitor) logChange(from, state State, was, reason, message string, held
 		line = line.Str("from", string(from))
 	case state != from:
 		line = line.Str("from", string(from))
+	case reason == "" && state == Streaming && was == fault.ReasonConfirmedNotMoving:
+		what = "the confirmed position moves again"
 	case reason == "" && state == Streaming: // what view says of them alone has a reason there
 		what = "the brokers answer again"
 	default:
@@ -459,7 +464,7 @@ func (b *Monitor) remind(now time.Time) {
 	b.mu.Lock()
 	state, reason, message := b.view(now)
 	blocked := state == Blocked
-	due := now.Sub(b.announced.logged) >= remindEvery && (blocked || reason == fault.ReasonKafkaUnreachable)
+	due := now.Sub(b.announced.logged) >= remindEvery && (blocked || reason == fault.ReasonKafkaUnreachable || reason == fault.ReasonConfirmedNotMoving)
 	since, kept := b.announced.whySince, ""
 	if due {
 		b.announced.logged = now
@@ -578,6 +583,10 @@ func (b *Monitor) Status() Status {
 	st.LagBytes = max(0, int64(st.LSN.Server)-int64(st.LSN.Confirmed))
 	if lag, known := b.lag(now); known {
 		st.LagSeconds = &lag
+	}
+	if st.Reason == fault.ReasonConfirmedNotMoving {
+		held := b.notMoving(now).Seconds()
+		st.NotMoving = &held
 	}
 	st.CatchUp = b.backlog.catchUp()
 	st.RowsBehind = b.rowsBehind(&st)

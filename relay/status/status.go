@@ -88,13 +88,14 @@ type Status struct {
 
 	LSN LSNs `json:"lsn"`
 
-	LagBytes           int64    `json:"lag_bytes"`          // server - confirmed
-	RetainedWALBytes   int64    `json:"retained_wal_bytes"` // server - restart_lsn; 0 while SlotState is nil
-	CatchUp            *CatchUp `json:"catch_up"`           // nil: no backlog is being read
-	LagSeconds         *float64 `json:"lag_seconds"`        // age of the oldest committed row that is not confirmed; nil: not known, see lag.go
-	RowsBehind         *int64   `json:"rows_behind"`        // roughly, by the rows that came in as much WAL of late; nil: not known
-	InFlightEvents     int      `json:"in_flight_events"`   // rows read and not acknowledged
-	InFlightBytes      int      `json:"in_flight_bytes"`    // memory they hold
+	LagBytes           int64    `json:"lag_bytes"`                              // server - confirmed
+	RetainedWALBytes   int64    `json:"retained_wal_bytes"`                     // server - restart_lsn; 0 while SlotState is nil
+	CatchUp            *CatchUp `json:"catch_up"`                               // nil: no backlog is being read
+	LagSeconds         *float64 `json:"lag_seconds"`                            // age of the oldest committed row that is not confirmed; nil: not known, see lag.go
+	RowsBehind         *int64   `json:"rows_behind"`                            // roughly, by the rows that came in as much WAL of late; nil: not known
+	NotMoving          *float64 `json:"confirmed_not_moving_seconds,omitempty"` // since the slot's confirmed position moved, where it should; nil: it moves
+	InFlightEvents     int      `json:"in_flight_events"`                       // rows read and not acknowledged
+	InFlightBytes      int      `json:"in_flight_bytes"`                        // memory they hold
 	InFlightLimitBytes int      `json:"in_flight_limit_bytes"`
 	OldestUnacked      *float64 `json:"oldest_unacked_seconds"` // since the oldest row in flight was read; nil without a session
 

@@ -82,6 +82,90 @@ const walks = {
     must(await page.locator('h1').count() === 1, 'there is more than one h1');
   },
 
+  async 'the page takes 90 KB at most, and is shown within a second'(open) {
+    // The machine may do something else meanwhile, so the best of several loads counts.
+    let shown = Infinity, first = Infinity, size = 0;
+    await until('it is shown within a second, with a first byte after 5 ms', async () => {
+      const context = await browser.newContext({ viewport: { width: 1440, height: 1000 } }); // with nothing kept
+      const page = await context.newPage();
+      await page.addInitScript(() => {
+        new MutationObserver((_, look) => {
+          if (!document.querySelector('h1')?.textContent.includes('Streaming')) return;
+          look.disconnect();
+          requestAnimationFrame(() => { globalThis.shownAfter = performance.now(); });
+        }).observe(document, { childList: true, subtree: true, characterData: true });
+      });
+      await page.goto(given.streaming);
+      await page.waitForFunction(() => globalThis.shownAfter !== undefined);
+      const seen = await page.evaluate(() => {
+        const [document] = performance.getEntriesByType('navigation');
+        const files = [document, ...performance.getEntriesByType('resource').filter((e) => !new URL(e.name).pathname.startsWith('/api/'))];
+        return { shown: globalThis.shownAfter, first: document.responseStart - document.requestStart, size: files.reduce((sum, e) => sum + e.encodedBodySize, 0), names: files.map((e) => new URL(e.name).pathname) };
+      });
+      await context.close();
+      for (const one of ['/', '/assets/console.js', '/assets/console.css']) must(seen.names.includes(one), `${one} is not among what was measured: ${seen.names}`);
+      [shown, first, size] = [Math.min(shown, seen.shown), Math.min(first, seen.first), seen.size];
+      must(size > 10_000 && size <= 90 * 1024, `the page takes ${size} bytes`);
+      return shown < 1000 && first <= 5;
+    }, 60000).finally(() => console.log(`the page takes ${size} bytes, its first byte ${first.toFixed(1)} ms, and it is shown after ${shown.toFixed(0)} ms`));
+  },
+
+  async 'open for two hours it takes no more memory than after twenty minutes'(open) {
+    const context = await browser.newContext({ viewport: { width: 1440, height: 1000 } });
+    const page = await context.newPage();
+    // Two hours in a minute: the clock and the streams are the test's, the page and what it asks are not.
+    await page.addInitScript(() => {
+      const real = Date.now.bind(Date);
+      globalThis.ahead = 0;
+      Date.now = () => real() + globalThis.ahead;
+      globalThis.streams = [];
+      globalThis.EventSource = class {
+        static CLOSED = 2;
+        constructor(url) { Object.assign(this, { url, readyState: 1, of: {} }); globalThis.streams.push(this); }
+        addEventListener(kind, f) { this.of[kind] = f; }
+        close() { this.readyState = 2; globalThis.streams = globalThis.streams.filter((one) => one !== this); }
+      };
+    });
+    await page.goto(given.streaming);
+    await page.getByRole('heading', { level: 1, name: /Streaming/ }).waitFor();
+    await page.waitForFunction(() => globalThis.streams.length > 0);
+    const cdp = await context.newCDPSession(page);
+    const pass = (seconds) => page.evaluate(async (seconds) => {
+      const st = await fetch('/api/v1/status').then((r) => r.json());
+      const series = Object.fromEntries(Object.keys((await fetch('/api/v1/history?step=10s').then((r) => r.json())).series).map((key) => [key, 1]));
+      const send = (kind, of) => { for (const one of globalThis.streams) one.of[kind]?.({ data: JSON.stringify(of) }); };
+      for (let i = 0; i < seconds; i++) {
+        globalThis.ahead += 1000;
+        globalThis.passed = (globalThis.passed ?? 0) + 1;
+        const n = globalThis.passed, away = n % 300 < 20; // the state changes now and then
+        if (n % 10 === 0) send('status', { ...st, state: away ? 'reconnecting' : 'streaming', reason: away ? 'network' : '', events_published_total: n * 800, headline: away ? 'Reconnecting.' : 'Streaming.', lag_seconds: n % 7 });
+        send('charts', { at: new Date(Date.now()).toISOString().slice(0, 19) + 'Z', series: { ...series, acknowledged: 800 + n % 11 } });
+        if (n % 2 === 0) send('log', { number: 1e12 + n, level: 'info', line: { time: new Date(Date.now()).toISOString(), msg: `line ${n} ${'x'.repeat(500)}` } });
+        if (n % 10 === 5) send('rows', { lines: Array.from({ length: 5 }, (_, k) => ({ number: n * 5 + k, time: new Date(Date.now()).toISOString(), table: 'public.outbox', topic: 'order-events', key_hash: 'ab', event_id: `e-${n}`, value_bytes: 10, age_ms: 4 })), passed: 900 });
+        if (n % 30 === 0) await new Promise((again) => setTimeout(again, 0)); // answers come
+      }
+    }, seconds);
+    const memory = async () => {
+      await page.waitForTimeout(300);
+      for (let i = 0; i < 3; i++) await cdp.send('HeapProfiler.collectGarbage');
+      const { usedSize } = await cdp.send('Runtime.getHeapUsage');
+      const { nodes, jsEventListeners } = await cdp.send('Memory.getDOMCounters');
+      return { heap: usedSize, nodes, listeners: jsEventListeners, streams: await page.evaluate(() => globalThis.streams.length) };
+    };
+    for (const path of ['/', '/tail']) {
+      if (path === '/tail') await page.getByRole('link', { name: 'Tail' }).click();
+      await pass(1200);
+      const before = await memory();
+      await pass(path === '/' ? 6000 : 2400);
+      const after = await memory();
+      console.log(`${path}: heap ${before.heap} to ${after.heap} bytes, nodes ${before.nodes} to ${after.nodes}, listeners ${before.listeners} to ${after.listeners}`);
+      must(after.heap < before.heap + 2 ** 20, `${path}: the heap grew from ${before.heap} to ${after.heap} bytes`);
+      must(after.nodes < before.nodes * 1.2 + 200 && after.listeners < before.listeners * 1.2 + 50, `${path}: ${JSON.stringify([before, after])}`);
+      must(after.streams === before.streams && after.streams === (path === '/tail' ? 2 : 1), `${path}: ${after.streams} streams are open`);
+    }
+    await context.close();
+  },
+
   async 'a blocked row: what it is, and a command to copy'(open) {
     const page = await open(given.blocked);
     await page.getByRole('heading', { level: 1, name: /Blocked for/ }).waitFor();
@@ -185,6 +269,13 @@ const walks = {
     }
     await page.goto(given.hostile + '/tables');
     await page.getByText('<img src=x').first().waitFor();
+    // They are isolated from the text around them, and cut, with the whole in the title.
+    const long = page.locator('bdi[title^="longlong"]').first();
+    await long.waitFor();
+    const { shown, title } = await long.evaluate((e) => ({ shown: e.textContent.length, title: e.title.length }));
+    must(shown <= 81 && title === 10000, `a name of 10 000 letters is shown with ${shown}, and ${title} in its title`);
+    must(await page.locator('td').filter({ hasText: '<img src=x' }).first().locator('bdi').count() === 1, 'a name is not isolated');
+    must(!(await page.locator('body').innerText()).includes('\u202e') && (await page.locator('body').innerText()).includes('<U+202E>'), 'a mark that turns the direction is not shown as what it is');
   },
 
   async 'with a token: sign in, see, sign out'(open) {

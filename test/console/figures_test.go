@@ -26,7 +26,7 @@ import (
 const (
 	drainRows = 100_000
 	rounds    = 5
-	idleFor   = 30 * time.Second
+	idleFor   = 150 * time.Second // longer than the two minutes after which Go collects in any case
 )
 
 // started is the real binary without tokens, with or without a console.
@@ -56,8 +56,8 @@ func ask(address string) (st status.Status) {
 	return st
 }
 
-// used is the time on a processor, and the resident memory, of a process.
-func used(t *testing.T, pid int) (cpu time.Duration, resident int) {
+// used is the time of a process on a processor.
+func used(t *testing.T, pid int) (cpu time.Duration) {
 	t.Helper()
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -70,12 +70,7 @@ func used(t *testing.T, pid int) (cpu time.Duration, resident int) {
 			cpu += time.Duration(n)
 		}
 	}
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	if fields := strings.Fields(string(text)); len(fields) > 1 {
-		n, _ := strconv.Atoi(fields[1])
-		resident = n * os.Getpagesize()
-	}
-	return cpu, resident
+	return cpu
 }
 
 // load is that of the machine, without which no figure means anything.
@@ -84,30 +79,56 @@ func load() string {
 	return strings.Join(strings.Fields(string(text))[:min(3, len(strings.Fields(string(text))))], " ")
 }
 
-// Two relays stand idle beside each other, one of them with a console at which nobody looks.
+// resident is what a process has in memory: of its own, and of the pages of its binary that it used.
+func resident(pid int) (own, binary float64) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		n, _ := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+		switch name {
+		case "RssAnon":
+			own = n * 1024 / 1e6
+		case "RssFile":
+			binary = n * 1024 / 1e6
+		}
+	}
+	return own, binary
+}
+
+// Relays stand idle beside each other for minutes, half of them with a console at which nobody looks. Two of each
+// show how far two that do the same differ.
 func TestFigures_Idle(t *testing.T) {
 	type side struct {
+		console bool
 		process *relaytest.Process
 		cpu     time.Duration
 	}
-	sides := map[bool]*side{}
-	for _, on := range []bool{false, true} {
+	var sides []*side
+	for _, on := range []bool{false, true, false, true} {
 		_, process, _ := started(t, on)
-		sides[on] = &side{process: process}
+		sides = append(sides, &side{console: on, process: process})
 	}
-	<-time.After(5 * time.Second)
+	<-time.After(10 * time.Second)
 	for _, s := range sides {
-		s.cpu, _ = used(t, s.process.PID())
+		s.cpu = used(t, s.process.PID())
 	}
+	begin := time.Now()
 	<-time.After(idleFor)
-	for _, on := range []bool{false, true} {
-		s := sides[on]
-		cpu, resident := used(t, s.process.PID())
-		t.Logf("console %t, nobody looks: %.3f %% of a core, %.1f MB resident (load %s)", on, (cpu-s.cpu).Seconds()/idleFor.Seconds()*100, float64(resident)/1e6, load())
+	var cost [2]float64
+	for _, s := range sides {
+		share := (used(t, s.process.PID()) - s.cpu).Seconds() / time.Since(begin).Seconds() * 100
+		own, binary := resident(s.process.PID())
+		t.Logf("console %t, nobody looks: %.4f %% of a core, %.2f MB resident of its own and %.2f MB of the binary (load %s)", s.console, share, own, binary, load())
+		if s.console {
+			cost[1] += share / 2
+		} else {
+			cost[0] += share / 2
+		}
 		if s.process.Ended() {
 			t.Error("the relay ended: " + s.process.Output())
 		}
 	}
+	t.Logf("a console at which nobody looks costs %.4f %% of a core", cost[1]-cost[0])
 }
 
 // view opens what a page on Now has open, and counts what comes.
@@ -169,7 +190,7 @@ func drained(t *testing.T, p *relaytest.Pipeline, process *relaytest.Process, ad
 	before := ask(address).EventsPublished
 	p.DB.Exec(t, fmt.Sprintf("INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', 'k' || n %% 1000, 'E%d', jsonb_build_object('n', n, 'x', repeat('y', 200)) FROM generate_series(1, %d) n", round, rows))
 	began := time.Now()
-	cpuBefore, _ := used(t, process.PID())
+	cpuBefore := used(t, process.PID())
 	for ask(address).EventsPublished < before+int64(rows) {
 		if time.Since(began) > relaytest.Patience || process.Ended() {
 			t.Fatalf("%d of %d rows are delivered: %s", ask(address).EventsPublished-before, rows, process.Output())
@@ -177,7 +198,7 @@ func drained(t *testing.T, p *relaytest.Pipeline, process *relaytest.Process, ad
 		<-time.After(20 * time.Millisecond)
 	}
 	took = time.Since(began)
-	cpuAfter, _ := used(t, process.PID())
+	cpuAfter := used(t, process.PID())
 	for i, events := range opened {
 		if events.Load() == 0 {
 			t.Errorf("page %d got no status", i)

@@ -290,12 +290,13 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 		for _, path := range []string{
 			"/metrics", "/api/v1/status", "/readyz?verbose", "/livez", "/", "/login", "/assets/console.js", "/api/v1/console", "/api/v1/history", "/api/v1/obstacle",
 			"/api/v1/runbook/record_too_large", "/api/v1/tables", "/api/v1/history/flows?of=tables", "/api/v1/history/flows?of=topics", "/api/v1/tables/public.outbox/explain", "/api/v1/check", "/api/v1/configuration", "/api/v1/log", "/api/v1/openapi.json",
-			"/dead-letters", "/tail", "/api/v1/dead-letters?state=all", "/api/v1/dead-letters/0/0", "/api/v1/dead-letters/0/0?values=true", "/api/v1/jobs/latest",
+			"/dead-letters", "/tail", "/blocked", "/tables", "/shards", "/check", "/config", "/log", "/api/v1/history/flows?of=shards", "/api/v1/dead-letters?state=all", "/api/v1/dead-letters/0/0", "/api/v1/dead-letters/0/0?values=true", "/api/v1/jobs/latest",
 		} {
 			hidden(what+" "+path, get(t, address, path, token))
 			hidden(what+" "+path+" without the token", get(t, address, path, ""))
 		}
-		hidden(what+" stream", followed(t, address, token))
+		hidden(what+" stream", followed(t, address, token, "/api/v1/stream?kinds=status,charts,log", "event: status"))
+		hidden(what+" tail", followed(t, address, token, "/api/v1/tail", "event: rows"))
 	}
 	begin := func(what, says string, more []string) *relaytest.Process {
 		t.Helper()
@@ -341,10 +342,10 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 	}
 }
 
-// followed is what the console's stream sends first.
-func followed(t *testing.T, address, token string) string {
+// followed is what a stream of the console sends first.
+func followed(t *testing.T, address, token, path, event string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/api/v1/stream?kinds=status,charts,log", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +358,7 @@ func followed(t *testing.T, address, token string) string {
 	var text strings.Builder
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		text.WriteString(lines.Text() + "\n")
-		if strings.Count(text.String(), "event: status") == 2 { // a second has passed
+		if strings.Count(text.String(), event) == 2 { // a second has passed
 			return text.String()
 		}
 	}
