@@ -29,7 +29,7 @@ type registers struct {
 
 func newRegisters(t *testing.T) *registers {
 	r := &registers{life: newLife(t), Registry: srfake.New(), file: filepath.Join(t.TempDir(), "order.avsc")}
-	t.Cleanup(r.Registry.Close)
+	t.Cleanup(r.Close)
 	r.compatible.Store(true)
 	r.Intercept(func(w http.ResponseWriter, req *http.Request) bool {
 		status := int(r.refusal.Load())
