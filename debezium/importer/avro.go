@@ -3,7 +3,6 @@ package importer
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,6 +92,10 @@ func (c *conversion) converterItem(prefixes []string, names ...string) (item, bo
 	return item{}, false
 }
 
+// account is what stands before the host of an address, as written: a password may have characters
+// that no URL has.
+var account = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*://)?(.*)@([^@]*)$`)
+
 // nativePath is where Apicurio has its own API. That of Confluent lies beside it.
 var nativePath = regexp.MustCompile(`/apis/registry/v\d+/?$`)
 
@@ -107,10 +110,10 @@ func (c *conversion) registryKeys(n *node, prefixes []string, apicurio bool) {
 		value, todo := c.resolve(it.value, "REGISTRY_URL")
 		var list []string
 		for part := range strings.SplitSeq(value, ",") {
-			part = strings.TrimSpace(part)
-			if u, err := url.Parse(part); err == nil && u.User != nil {
-				user, u.User = u.User.Username(), nil
-				part = u.String()
+			part, _, _ = strings.Cut(strings.TrimSpace(part), "?") // a query may hold a key
+			if m := account.FindStringSubmatch(part); m != nil {
+				user, _, _ = strings.Cut(m[2], ":")
+				part = m[1] + m[3]
 			}
 			if apicurio {
 				part = nativePath.ReplaceAllString(part, "/apis/ccompat/v7")

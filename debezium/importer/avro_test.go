@@ -77,6 +77,12 @@ func TestConvert_OffersNoAvroWhereItsKeysSayLess(t *testing.T) {
 	if text := string(result.YAML); !strings.Contains(text, "#|     url: https://r\n#|     username: relay\n") || strings.Contains(text, "hunter2") {
 		t.Errorf("credentials in the address:\n%s", text)
 	}
+	for _, address := range []string{"https://relay:hun%ter2@r", "https://relay:hunter2/a@r", "relay:hunter2@r", "https://r/?key=hunter2", "https://relay:a@hunter2@r"} {
+		result := convert(t, head+database+strings.Replace(avro, "https://relay:hunter2@r", address, 1)+tail, importer.Options{})
+		if text := string(result.YAML); !strings.Contains(text, "#|     url: ") || strings.Contains(text, "ter2") {
+			t.Errorf("%s:\n%s", address, text)
+		}
+	}
 	plain := convert(t, head+database+strings.Replace(avro, "io.confluent.connect.avro.AvroConverter", "com.example.AvroConverter", 1)+tail, importer.Options{})
 	if strings.Contains(string(plain.YAML), "#|") {
 		t.Errorf("a converter of somebody else's:\n%s", plain.YAML)
