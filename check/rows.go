@@ -161,7 +161,7 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 		buf.Reset()
 		err := routes.Route(&buf, row)
 		if unmet, ok := errors.AsType[*schemas.Unmet](err); ok {
-			d.unmet(table, unmet)
+			d.unmet(i, table, unmet)
 			return
 		}
 		if err != nil {
@@ -191,7 +191,7 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 }
 
 // unmet tells what keeps the schema of a table's rows from being used.
-func (d *doctor) unmet(table preflight.CheckedTable, unmet *schemas.Unmet) {
+func (d *doctor) unmet(i int, table preflight.CheckedTable, unmet *schemas.Unmet) {
 	failure, ok := errors.AsType[*fault.Error](unmet)
 	if !ok {
 		d.add("registry.connection", advice.Fail, "run the check again", "%s: %v", table.Table, unmet)
@@ -207,6 +207,9 @@ func (d *doctor) unmet(table preflight.CheckedTable, unmet *schemas.Unmet) {
 		check = "registry.schema"
 	}
 	seen, next := failure.Apart()
+	if schema := d.settings.Router.Mappings[i].Schema.Register; schema != nil && failure.Reason == fault.ReasonUnknownSubject {
+		next = "run `cdc-relay setup`, which registers schema " + schema.File + " under subject " + schema.Subject
+	}
 	d.add(check, advice.Fail, next, "%s: %s; its rows would wait (reason %s)", table.Table, seen, failure.Reason)
 }
 

@@ -153,7 +153,8 @@ func TestRun_RegistersNothing(t *testing.T) {
 	_, stop := r.start(t, nil)
 	r.insert(t, 1)
 	r.await(t, "it waits for the subject", func() bool {
-		return strings.Contains(invoke(t, r.env, "check", "--json").stdout, "unknown_subject")
+		shown := invoke(t, r.env, "check").stdout
+		return strings.Contains(shown, "unknown_subject") && strings.Contains(shown, "run `cdc-relay setup`, which registers schema "+r.file+" under subject orders-value")
 	})
 	if n := r.versions(t); n != 0 {
 		t.Errorf("run registered %d", n)
@@ -163,4 +164,26 @@ func TestRun_RegistersNothing(t *testing.T) {
 	if code := stop(); code != exitOK {
 		t.Errorf("run ended with %d", code)
 	}
+}
+
+// Who makes the slot registers before it, so that the first rows find their schema.
+func TestBackfill_RegistersTheSchema(t *testing.T) {
+	t.Parallel()
+	registry, more := newRegistry(t)
+	file := filepath.Join(t.TempDir(), "number.avsc")
+	if err := os.WriteFile(file, []byte(`"int"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := newOld(t, "18", append(more, "CDC_RELAY_OUTBOX_SCHEMA_FILE="+file, "CDC_RELAY_OUTBOX_SCHEMA_REGISTER=true", "CDC_RELAY_OUTBOX_SCHEMA_SUBJECT=numbers")...)
+	k.write(t, 1, 20)
+	invoke(t, k.env, "backfill", "--all").want(t, exitOK, "", "")
+	if _, is := registry.GetSchema("numbers", 1); is {
+		t.Fatal("a plan registered")
+	}
+	invoke(t, k.env, "backfill", "--all", "--yes").want(t, exitOK, "rows from before the slot sent", "")
+	made, is := registry.GetSchema("numbers", 1)
+	if !is {
+		t.Fatal("nothing is registered")
+	}
+	eachOnce(t, plain(t, made.ID, k.committed(t, "order-events")), 20)
 }
