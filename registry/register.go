@@ -56,9 +56,7 @@ func (c *Client) Standing(ctx context.Context, s *encode.Schema) (*Standing, err
 	if out.Latest.ID == 0 {
 		return nil, c.unregistered(s, errors.New("the answer has no schema"))
 	}
-	// A look-up by content misses schemas that another writer formatted, in some registries. So the
-	// latest version is compared here.
-	if len(latest.References) == 0 && latest.Type == wanted.Type && sameJSON(latest.Schema.Schema, wanted.Schema) {
+	if same(latest.Schema, wanted) {
 		out.Have = out.Latest
 		return out, nil
 	}
@@ -70,7 +68,30 @@ func (c *Client) Standing(ctx context.Context, s *encode.Schema) (*Standing, err
 	case err != nil && !answered(err, http.StatusNotFound):
 		return nil, c.unregistered(s, err)
 	}
+	if out.Have, err = c.older(ctx, cl, s, wanted, out.Latest.Number); err != nil || out.Have != nil {
+		return out, err
+	}
 	return out, c.compare(ctx, cl, s, wanted, out)
+}
+
+// maxOlder bounds the versions that are compared.
+const maxOlder = 100
+
+// older finds the version that has a schema, among those before the latest one. A look-up by content
+// misses schemas that another writer formatted, in some registries; registered again, an old schema
+// would be the latest.
+func (c *Client) older(ctx context.Context, cl *sr.Client, s *encode.Schema, wanted sr.Schema, latest int) (*Version, error) {
+	for n := latest - 1; n > max(0, latest-1-maxOlder); n-- {
+		found, err := cl.SchemaByVersion(ctx, s.Subject, n)
+		switch {
+		case answered(err, http.StatusNotFound): // it was deleted
+		case err != nil:
+			return nil, c.unregistered(s, err)
+		case same(found.Schema, wanted):
+			return version(&found), nil
+		}
+	}
+	return nil, nil
 }
 
 // compare asks for the check of compatibility.
@@ -144,7 +165,11 @@ func answered(err error, status int, codes ...int) bool {
 	return len(codes) == 0
 }
 
-// sameJSON compares schemas, whatever their spaces and the order of their members.
+// same compares schemas, whatever their spaces and the order of their members.
+func same(has, wanted sr.Schema) bool {
+	return len(has.References) == 0 && has.Type == wanted.Type && sameJSON(has.Schema, wanted.Schema)
+}
+
 func sameJSON(a, b string) bool {
 	read := func(text string) (v any, err error) {
 		d := json.NewDecoder(strings.NewReader(text))

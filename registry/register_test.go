@@ -65,9 +65,19 @@ func TestStanding_DoesNotRelyOnALookUpByContent(t *testing.T) {
 		}
 		return look
 	})
-	standing, err := New(Config{URLs: []string{r.URL()}}).Standing(t.Context(), wanted(spaced))
+	c := New(Config{URLs: []string{r.URL()}})
+	standing, err := c.Standing(t.Context(), wanted(spaced))
 	if err != nil || standing.Have == nil || standing.Have.Number != 1 {
 		t.Errorf("%+v, %v", standing, err)
+	}
+	register(t, r, "orders-value", sr.Schema{Schema: `"string"`})
+	register(t, r, "orders-value", sr.Schema{Schema: wider})
+	standing, err = c.Standing(t.Context(), wanted(spaced))
+	if err != nil || standing.Have == nil || standing.Have.Number != 1 || standing.Latest.Number != 3 {
+		t.Errorf("an older version: %+v, %v", standing, err)
+	}
+	if standing, err = c.Standing(t.Context(), wanted(`"long"`)); err != nil || standing.Have != nil {
+		t.Errorf("a new one: %+v, %v", standing, err)
 	}
 }
 
