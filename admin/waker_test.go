@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/history"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
@@ -140,14 +141,15 @@ func TestConsole_SamplesEachSecondWhileThereIsSomethingToSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, console, relay, _ := lying(t)
 		pass(time.Minute)
+		relay.change(func(s *status.Status) { s.LagBytes = 9 })
 		ctx, stop := context.WithCancel(t.Context())
 		r := httptest.NewRequestWithContext(ctx, "GET", "/api/v1/stream?kinds=charts", nil)
 		r.Host = local
 		w, done := httptest.NewRecorder(), make(chan struct{})
 		go func() { defer close(done); c.handler.ServeHTTP(w, r) }()
 		synctest.Wait()
-		if at, _ := console.lastSample(); !at.Equal(time.Now()) {
-			t.Errorf("who begins to look is shown what was %s ago", time.Since(at))
+		if at, seen := console.lastSample(); !at.Equal(time.Now()) || seen[history.LagBytes] != 9 {
+			t.Errorf("who begins to look is shown what was %s ago: %v", time.Since(at), seen[history.LagBytes])
 		}
 		before := relay.looks.Load()
 		pass(30 * time.Second)

@@ -235,6 +235,7 @@ const charts = [
   { title: 'WAL', unit: bytes, series: [['lag_bytes', 'not confirmed'], ['retained_bytes', 'kept']], limit: (st) => st.slot_state?.safe_wal_bytes >= 0 && st.slot_state?.safe_wal_bytes !== null ? st.slot_state.safe_wal_bytes + st.retained_wal_bytes : null },
   { title: 'Age at acknowledgement', unit: duration, series: [['age_p50', 'p50'], ['age_p95', 'p95'], ['age_p99', 'p99'], ['produce_p95', 'in Kafka, p95']] },
   { title: 'In flight', unit: bytes, series: [['in_flight_bytes', 'memory']], limit: (st) => st.in_flight_limit_bytes },
+  { title: 'Oldest row in flight', unit: duration, series: [['oldest_unacked', 'not acknowledged for']] },
   { title: 'Memory of the process', unit: bytes, series: [['resident_bytes', 'resident'], ['heap_bytes', 'heap']] },
   { title: 'Processor', unit: (v) => v === null || v === undefined ? '–' : (v * 100).toFixed(v < 0.1 ? 1 : 0) + ' % of a core', series: [['cpu', 'used']] },
 ];
