@@ -215,6 +215,8 @@ var wrongTexts = map[string][]string{
 	"outbox.schema.version":            {"0", "newest", "-1", "3"},
 	"outbox.schema.file":               {"/no/such/file"},
 	"outbox.schema.id":                 {"7", "0"},
+	"outbox.schema.message":            {"shop.Order"},
+	"outbox.schema.validate":           {"true", "yes please"},
 	"kafka.registry.url":               {"registry:8081", "https://registry:8081", "{a: b}"},
 	"kafka.registry.username":          {"relay"},
 	"kafka.registry.password":          {"secret"},

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,12 @@ import (
 )
 
 // schemaKinds are the languages of the values that have a schema.
-var schemaKinds = map[string]encode.Kind{format.Avro: encode.Avro}
+var schemaKinds = map[string]encode.Kind{
+	format.Avro: encode.Avro, format.JSONSchema: encode.JSONSchema, format.Protobuf: encode.Protobuf,
+}
+
+// schemaValues are their names, as messages have them.
+const schemaValues = format.Avro + ", " + format.JSONSchema + " or " + format.Protobuf
 
 const (
 	checkNone      = "none"
@@ -37,7 +43,7 @@ func (c *Config) schema(o *outboxSettings) schemas.Config {
 	}
 	out.Subject = string(s.Subject)
 	out.Version, _ = strconv.Atoi(s.Version)
-	out.Options = encode.Options{Kind: kind, Drop: s.UnknownFields == dropUnknown, Bytes: s.Bytes}
+	out.Options = encode.Options{Kind: kind, Drop: s.UnknownFields == dropUnknown, Bytes: s.Bytes, Message: s.Message, Validate: s.Validate}
 	if s.File != "" {
 		text, _ := c.readFile(s.File)
 		given := &encode.Schema{File: s.File, ID: s.id(), Kind: kind, Text: string(text)}
@@ -96,18 +102,8 @@ func (l *loader) checkSchemas() {
 func (l *loader) checkSchema(path string, o *outboxSettings) bool {
 	s := &o.Schema
 	_, has := schemaKinds[o.Value]
+	l.checkSchemaKeys(path, o.Value, s)
 	if !has {
-		for _, k := range []struct {
-			name string
-			set  bool
-		}{
-			{"subject", s.Subject != ""}, {"version", s.Version != latestVersion}, {"file", s.File != ""}, {"id", s.ID != ""}, {"register", s.Register},
-			{"unknown_fields", s.UnknownFields == dropUnknown}, {"bytes", s.Bytes != ""},
-		} {
-			if k.set {
-				l.noEffect(path+k.name, "outbox[].value", format.Avro)
-			}
-		}
 		if s.Check == checkConfluent && (o.Value != "" && o.Value != format.Raw || len(o.Debezium) > 0) {
 			l.refuse(path+"check", "looks at payloads that are sent as they are; set value: raw, or leave it out")
 			return false
@@ -170,8 +166,35 @@ func (l *loader) checkRegister(path string, o *outboxSettings) {
 	}
 	kind := schemaKinds[o.Value]
 	schema := encode.Schema{Subject: subject, File: s.File, Kind: kind, Text: string(text)}
-	if _, err := encode.Compile(schema, encode.Options{Kind: kind, Drop: s.UnknownFields == dropUnknown, Bytes: s.Bytes}); err != nil {
+	if _, err := encode.Compile(schema, encode.Options{Kind: kind, Bytes: s.Bytes, Validate: s.Validate}); err != nil {
 		l.refuse(path+"file", "%s: %v", s.File, err)
+	}
+}
+
+// checkSchemaKeys refuses keys that have no effect with a value.
+func (l *loader) checkSchemaKeys(path, value string, s *schemaSettings) {
+	for _, k := range []struct {
+		name   string
+		set    bool
+		values []string // that the key belongs to; nil: all with a schema
+	}{
+		{"subject", s.Subject != "", nil},
+		{"version", s.Version != latestVersion, nil},
+		{"file", s.File != "", nil},
+		{"id", s.ID != "", nil},
+		{"register", s.Register, nil},
+		{"message", s.Message != "", []string{format.Protobuf}},
+		{"validate", s.Validate, []string{format.JSONSchema}},
+		{"unknown_fields", s.UnknownFields == dropUnknown, []string{format.Avro, format.Protobuf}},
+		{"bytes", s.Bytes != "", []string{format.Avro}},
+	} {
+		switch {
+		case !k.set || k.values == nil && schemaKinds[value] != "" || slices.Contains(k.values, value):
+		case k.values == nil:
+			l.noEffect(path+k.name, "outbox[].value", schemaValues)
+		default:
+			l.noEffect(path+k.name, "outbox[].value", strings.Join(k.values, " or "))
+		}
 	}
 }
 
@@ -187,7 +210,7 @@ func (l *loader) checkRegistry(asks bool) {
 			{"token_file", r.TokenFile}, {"tls.ca_file", r.TLS.CAFile}, {"tls.cert_file", r.TLS.CertFile}, {"tls.key_file", r.TLS.KeyFile},
 		} {
 			if o.Value != "" {
-				l.noEffect(path+o.Name, "outbox[].value", format.Avro+" (or outbox[].schema.check: "+checkConfluent+")")
+				l.noEffect(path+o.Name, "outbox[].value", schemaValues+" (or outbox[].schema.check: "+checkConfluent+")")
 			}
 		}
 		for name, changed := range map[string]bool{"timeout": r.Timeout != l.usual().Kafka.Registry.Timeout, "refresh": r.Refresh != l.usual().Kafka.Registry.Refresh} {

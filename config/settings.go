@@ -48,12 +48,12 @@ type outboxSettings struct {
 	TopicRegex        string            `yaml:"topic_regex" desc:"Must match the whole route value and name the group routedByValue; a value that does not match is the topic itself."`
 	Headers           templatePairs     `yaml:"headers" desc:"Further record headers: name: column or template."`
 	Key               string            `yaml:"key" default:"raw" enum:"raw,json_string" desc:"Format of the key."`
-	Value             string            `yaml:"value" enum:"raw,json_string,envelope,merged,cloudevents,cloudevents_binary,eventuate,avro" desc:"Format of the value. raw: the payload's own bytes. avro: by a schema, which schema says. Empty: the preset's, which is raw for all but eventuate-tram."`
+	Value             string            `yaml:"value" enum:"raw,json_string,envelope,merged,cloudevents,cloudevents_binary,eventuate,avro,json_schema,protobuf" desc:"Format of the value. raw: the payload's own bytes. avro, json_schema, protobuf: by a schema, which schema says. Empty: the preset's, which is raw for all but eventuate-tram."`
 	ValueFields       pairs             `yaml:"value_fields" desc:"Columns that envelope and merged take up, and extension attributes of cloudevents: field: column."`
 	CloudEventsSource string            `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which is the same for two databases."`
 	Partition         string            `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
 	TombstoneOnEmpty  bool              `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
-	Schema            schemaSettings    `yaml:"schema" desc:"With value: avro: which schema. With value: raw: whether the payload is checked."`
+	Schema            schemaSettings    `yaml:"schema" desc:"With value: avro, json_schema or protobuf: which schema. With value: raw: whether the payload is checked."`
 	Retention         retentionSettings `yaml:"retention" desc:"What run and cdc-relay retention --once do with delivered rows when they are old."`
 
 	Marking markSettings    `yaml:"mark" desc:"Column that run and cdc-relay mark --once set on delivered rows, for whoever reads it."`
@@ -66,11 +66,13 @@ type schemaSettings struct {
 	Check         string   `yaml:"check" default:"none" enum:"none,confluent" desc:"With value: raw. confluent: a payload that does not begin with a zero byte and the number of a schema of kafka.registry is a rejected row."`
 	Subject       template `yaml:"subject" desc:"Subject whose schema encodes the row: ${topic} is the record's topic, other names are columns. Empty: ${topic}-value."`
 	Version       string   `yaml:"version" default:"latest" desc:"Version of the subject: latest, or a number, with which an event gives equal bytes whenever it is sent."`
-	File          string   `yaml:"file" desc:"File with the schema, .avsc. With id: instead of subject, and no registry is asked. With register: what cdc-relay setup registers."`
+	File          string   `yaml:"file" desc:"File with the schema: .avsc, .json, or for Protobuf a descriptor set. With id: instead of subject, and no registry is asked. With register: what cdc-relay setup registers."`
 	ID            string   `yaml:"id" desc:"With file: the schema's number in the registry."`
 	Register      bool     `yaml:"register" default:"false" desc:"With file: cdc-relay setup registers it under subject, which has to be literal. run registers nothing."`
+	Message       string   `yaml:"message" desc:"With value: protobuf: full name of the message, for example shop.v1.Order. Empty: the first one of the schema's file."`
+	Validate      bool     `yaml:"validate" default:"false" desc:"With value: json_schema: a payload that the schema does not take is a rejected row. Without it payloads are sent as they are."`
 	UnknownFields string   `yaml:"unknown_fields" default:"reject" enum:"reject,drop" desc:"What a member of the payload does that the schema does not have. reject: it makes the row a rejected one; drop: it is left out."`
-	Bytes         string   `yaml:"bytes" enum:"base64,latin1" desc:"How the payload writes what the schema has as bytes or fixed. Needed if it has some; decimals and UUIDs need nothing."`
+	Bytes         string   `yaml:"bytes" enum:"base64,latin1" desc:"With value: avro: how the payload writes what the schema has as bytes or fixed. Needed if it has some; decimals and UUIDs need nothing."`
 }
 
 type retentionSettings struct {

@@ -14,7 +14,7 @@ func TestNew_ReportsEverythingAtOnceWithItsPlace(t *testing.T) {
 	_, err := New(Config{Mappings: []Mapping{
 		{Table: "good"},
 		{
-			Preset: "debezum", Topic: "a b/${x|trim}", TopicRegex: "(?=x)", Key: "avro", Value: "protobuf", Partition: "a#/~",
+			Preset: "debezum", Topic: "a b/${x|trim}", TopicRegex: "(?=x)", Key: "avro", Value: "protobuff", Partition: "a#/~",
 			Columns:     Columns{Key: "payload#/~9"},
 			Headers:     []HeaderMapping{{"", "x"}, {"h", " "}, {"i", "${"}, {"j", "c#/~"}},
 			ValueFields: []Field{{"f", "c"}},

@@ -90,7 +90,7 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 // The first entry of each is the unset key, which means raw.
 var (
 	keyFormats   = []string{"", format.Raw, format.JSONString}
-	valueFormats = []string{"", format.Raw, format.JSONString, format.Envelope, format.Merged, format.CloudEvents, format.CloudEventsBinary, format.Eventuate, format.Avro}
+	valueFormats = []string{"", format.Raw, format.JSONString, format.Envelope, format.Merged, format.CloudEvents, format.CloudEventsBinary, format.Eventuate, format.Avro, format.JSONSchema, format.Protobuf}
 )
 
 func (m *mapping) configError(key string, err error) error {

@@ -59,7 +59,10 @@ var arrows = map[string][]string{
 	"router/column":            {"advice", "fault", "replication/wal", "router/jsontext", "router/record", "wording"},
 	"router/template":          {"replication/wal", "router/column", "router/jsontext", "router/record"},
 	"router/format":            {"fault", "replication/wal", "router/column", "router/jsontext", "router/record"},
-	"router/encode":            {"advice", "router/jsontext"},
+	"router/encode":            {"advice", "router/encode/avro", "router/encode/protobuf", "router/encode/tape"},
+	"router/encode/tape":       {"router/jsontext"},
+	"router/encode/avro":       {"advice", "router/encode/tape"},
+	"router/encode/protobuf":   {"advice", "router/encode/tape"},
 	"router/schemas":           {"advice", "fault", "replication/wal", "router/column", "router/encode", "router/record", "router/template"},
 	"registry":                 {"fault", "loopback", "router/encode"},
 	"router/preset":            {"advice", "replication/wal", "router/column", "router/format", "router/record"},
@@ -152,7 +155,8 @@ var owners = map[string][]string{
 	"github.com/ory/dockertest":                  {"sandbox"},
 	"github.com/fergusstrange/embedded-postgres": {"sandbox"},
 	"go.opentelemetry.io":                        {"tracing"},
-	"google.golang.org/protobuf":                 {"tracing"},
+	"google.golang.org/protobuf":                 {"tracing", "router/encode/protobuf"}, // of which the latter has the wire format
+	"github.com/santhosh-tekuri/jsonschema":      {"router/encode"},
 	"net/http":                                   {"admin", "metrics", "cmd/cdc-relay", "demo", "registry", "retention/export", "sandbox", "sandbox/objects", "sink/auth", "tracing/export"}, // auth asks a token endpoint, an export watches the connections of the client for S3
 }
 

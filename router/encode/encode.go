@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/router/encode/avro"
+	"github.com/cdc-relay/cdc-relay/router/encode/tape"
 )
 
 // Kind is a language of schemas, as registries call it.
@@ -55,13 +55,20 @@ type Options struct {
 	Kind  Kind
 	Drop  bool   // members that the schema does not have are left out; else they refuse the payload
 	Bytes string // Base64 or Latin1: how a JSON string stands for bytes
+
+	Message  string // full name of a message of Protobuf; empty: the first of the schema
+	Validate bool   // payloads are held against a schema of JSON, else they are sent as they are
 }
 
 // Ways in which a JSON string stands for bytes.
 const (
-	Base64 = "base64"
+	Base64 = avro.Base64
 	Latin1 = "latin1"
 )
+
+// Mismatch is a payload that does not fit its schema. It has the place and the types, never the
+// payload.
+type Mismatch = tape.Mismatch
 
 // prefixLength is that of the framing: a zero byte and the number of the schema.
 const prefixLength = 5
@@ -71,14 +78,13 @@ type Encoder struct {
 	Schema Schema // without its text
 
 	prefix []byte
-	tape   tape
 	body   body
 }
 
 // body encodes a payload behind the framing.
 type body interface {
-	append(dst []byte, t *tape) ([]byte, error)
-	decode(src []byte) ([]byte, error)
+	Append(dst, payload []byte) ([]byte, error) // errors are *Mismatch
+	Decode(src []byte) ([]byte, error)
 }
 
 // Compile makes a schema ready. Its errors say what about the schema is not taken.
@@ -99,6 +105,8 @@ func Compile(s Schema, o Options) (*Encoder, error) {
 	switch s.Kind {
 	case Avro:
 		e.body, err = compileAvro(&s, o)
+	case JSONSchema:
+		e.body, err = compileJSONSchema(&s, o)
 	default:
 		err = fmt.Errorf("there is no encoding of %s", s.Kind)
 	}
@@ -108,12 +116,19 @@ func Compile(s Schema, o Options) (*Encoder, error) {
 	return e, nil
 }
 
+func compileAvro(s *Schema, o Options) (body, error) {
+	c := avro.NewCompiler(avro.Options{Drop: o.Drop, Bytes: o.Bytes})
+	for _, r := range s.References {
+		if err := c.Reference(r.Text); err != nil {
+			return nil, fmt.Errorf("reference %s: %w", r.Name, err)
+		}
+	}
+	return c.Compile(s.Text)
+}
+
 // Append appends the value that a payload of JSON becomes. Its errors are *Mismatch.
 func (e *Encoder) Append(dst, payload []byte) ([]byte, error) {
-	if f := e.tape.read(payload); f != nil {
-		return dst, &Mismatch{Schema: &e.Schema, What: fmt.Sprintf("the payload %s (byte %d)", f.what, f.at)}
-	}
-	out, err := e.body.append(append(dst, e.prefix...), &e.tape)
+	out, err := e.body.Append(append(dst, e.prefix...), payload)
 	if err != nil {
 		if m, ok := errors.AsType[*Mismatch](err); ok {
 			m.Schema = &e.Schema
@@ -128,70 +143,5 @@ func (e *Encoder) Decode(value []byte) ([]byte, error) {
 	if len(value) < len(e.prefix) || string(value[:prefixLength]) != string(e.prefix[:prefixLength]) {
 		return nil, fmt.Errorf("the value is not one of %s", e.Schema.String())
 	}
-	return e.body.decode(value[len(e.prefix):])
+	return e.body.Decode(value[len(e.prefix):])
 }
-
-// Mismatch is a payload that does not fit its schema. It has the place and the types, never the
-// payload.
-type Mismatch struct {
-	Schema *Schema
-	What   string
-
-	path []string // from the inside to the outside
-	at   bool     // there is a path
-}
-
-// mismatch is one at the value at hand; in has the way to it added.
-func mismatch(format string, args ...any) error {
-	return &Mismatch{What: fmt.Sprintf(format, args...), at: true}
-}
-
-// in adds a step to the way to the value that does not fit.
-func in(err error, step string) error {
-	if m, ok := err.(*Mismatch); ok { //nolint:errorlint // made by mismatch, and not wrapped on its way
-		m.path = append(m.path, step)
-	}
-	return err
-}
-
-// maxPath bounds the steps of a path in a message.
-const maxPath = 16
-
-func (m *Mismatch) Error() string {
-	var b strings.Builder
-	if m.at {
-		b.WriteByte('$')
-		for i := len(m.path) - 1; i >= 0; i-- {
-			if n := len(m.path) - 1 - i; n == maxPath {
-				b.WriteString("…")
-				break
-			}
-			b.WriteString(m.path[i])
-		}
-		b.WriteString(": ")
-	}
-	b.WriteString(m.What)
-	if m.Schema != nil {
-		b.WriteString(" (" + m.Schema.String() + ")")
-	}
-	return b.String()
-}
-
-// member is the step to a member. A name is shortened: who writes maps may have data in it.
-func member(name string) string {
-	const most = 40
-	if len(name) > most {
-		name = name[:most] + "…"
-	}
-	for i, c := range name {
-		if (c < 'a' || 'z' < c) && (c < 'A' || 'Z' < c) && c != '_' && (c < '0' || '9' < c || i == 0) {
-			return "[" + strconv.QuoteToASCII(name) + "]"
-		}
-	}
-	return "." + name
-}
-
-func element(i int) string { return "[" + strconv.Itoa(i) + "]" }
-
-// entry is the step to an entry of a map, whose key is data.
-const entry = "[*]"

@@ -11,7 +11,10 @@ const (
 	CloudEventsBinary = "cloudevents_binary" // the same in binary content mode
 	Eventuate         = "eventuate"          // the message object of Eventuate Tram
 
-	Avro = "avro" // by a schema of a registry
+	// By a schema of a registry.
+	Avro       = "avro"
+	JSONSchema = "json_schema"
+	Protobuf   = "protobuf"
 )
 
 // OrRaw is a format's name; the empty one stands for Raw.
@@ -23,4 +26,6 @@ func OrRaw(name string) string {
 }
 
 // HasSchema reports whether values of a format are made by a schema.
-func HasSchema(format string) bool { return format == Avro }
+func HasSchema(format string) bool {
+	return format == Avro || format == JSONSchema || format == Protobuf
+}

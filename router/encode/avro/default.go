@@ -1,17 +1,19 @@
-package encode
+package avro
 
 import (
 	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/cdc-relay/cdc-relay/router/encode/tape"
 )
 
 var errDefault = errors.New("is not of the field's type")
 
 // appendDefault writes a default, as the schema has it.
 func appendDefault(dst []byte, t *avroType, v any, depth int) ([]byte, error) {
-	if depth > maxDepth {
+	if depth > tape.MaxDepth {
 		return dst, errors.New("lies deeper than 256 levels")
 	}
 	if t.form == formUnion {

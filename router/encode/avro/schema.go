@@ -1,4 +1,4 @@
-package encode
+package avro
 
 import (
 	"encoding/json"
@@ -8,31 +8,46 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+
+	"github.com/cdc-relay/cdc-relay/router/encode/tape"
 )
 
 // The schema is read here and not by a library, which brings encoders and decoders for Go's types
 // that nothing of the relay uses. Tests hold the outcome against github.com/twmb/avro.
 
-type avroCompiler struct {
+// Options say how payloads are read.
+type Options struct {
+	Drop  bool   // members that the schema does not have are left out
+	Bytes string // how a JSON string stands for bytes: Base64, or a character a byte
+}
+
+// Base64 is one of Options.Bytes.
+const Base64 = "base64"
+
+// Compiler makes a schema ready.
+type Compiler struct {
 	o     Options
 	named map[string]*avroType
 }
 
-func compileAvro(s *Schema, o Options) (*avroBody, error) {
-	c := &avroCompiler{o: o, named: make(map[string]*avroType)}
-	for _, r := range s.References {
-		if _, err := c.text(r.Text); err != nil {
-			return nil, fmt.Errorf("reference %s: %w", r.Name, err)
-		}
-	}
-	root, err := c.text(s.Text)
-	if err != nil {
-		return nil, err
-	}
-	return &avroBody{root: root, drop: o.Drop}, nil
+// NewCompiler has no types yet.
+func NewCompiler(o Options) *Compiler {
+	return &Compiler{o: o, named: make(map[string]*avroType)}
 }
 
-func (c *avroCompiler) text(text string) (*avroType, error) {
+// Reference takes up the types of a schema that later ones name.
+func (c *Compiler) Reference(text string) error {
+	_, err := c.text(text)
+	return err
+}
+
+// Compile makes the encoder of a schema.
+func (c *Compiler) Compile(text string) (*Encoder, error) {
+	root, err := c.text(text)
+	return &Encoder{root: root, drop: c.o.Drop}, err
+}
+
+func (c *Compiler) text(text string) (*avroType, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var v any
@@ -52,8 +67,8 @@ var simple = map[string]form{
 }
 
 // compile makes a schema ready that stands in a namespace.
-func (c *avroCompiler) compile(v any, space string, depth int) (*avroType, error) {
-	if depth > maxDepth {
+func (c *Compiler) compile(v any, space string, depth int) (*avroType, error) {
+	if depth > tape.MaxDepth {
 		return nil, errors.New("the schema lies deeper than 256 levels")
 	}
 	switch v := v.(type) {
@@ -72,7 +87,7 @@ func (c *avroCompiler) compile(v any, space string, depth int) (*avroType, error
 	return nil, errors.New("a schema is a name, an object or an array")
 }
 
-func (c *avroCompiler) object(n map[string]any, space string, depth int) (*avroType, error) {
+func (c *Compiler) object(n map[string]any, space string, depth int) (*avroType, error) {
 	kind, ok := n["type"].(string)
 	if !ok {
 		return c.compile(n["type"], space, depth+1)
@@ -108,8 +123,8 @@ func (c *avroCompiler) object(n map[string]any, space string, depth int) (*avroT
 		return t, t.enum(n)
 	case "fixed":
 		size, ok := number32(n["size"])
-		if !ok || size < 1 || size > MaxSchema {
-			return nil, fmt.Errorf("type %s has no size from 1 to %d", t.name, MaxSchema)
+		if !ok || size < 1 || size > maxSize {
+			return nil, fmt.Errorf("type %s has no size from 1 to %d", t.name, maxSize)
 		}
 		t.form, t.size = formFixed, size
 		return t, c.logical(t, n)
@@ -126,7 +141,7 @@ func number32(v any) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	i, ok := integer([]byte(n))
+	i, ok := tape.Integer([]byte(n))
 	return int(i), ok && i >= 0 && i < 1<<31
 }
 
@@ -171,7 +186,7 @@ func full(name, space string) string {
 	return space + "." + name
 }
 
-func (c *avroCompiler) reference(name, space string) (*avroType, error) {
+func (c *Compiler) reference(name, space string) (*avroType, error) {
 	if t, ok := c.named[full(name, space)]; ok {
 		return t, nil
 	}
@@ -197,9 +212,9 @@ func (t *avroType) enum(n map[string]any) error {
 	return nil
 }
 
-func (c *avroCompiler) record(t *avroType, fields []any, space string, depth int) error {
+func (c *Compiler) record(t *avroType, fields []any, space string, depth int) error {
 	t.form, t.index = formRecord, make(map[string]int, len(fields))
-	t.fields = make([]avroField, len(fields))
+	t.fields = make([]field, len(fields))
 	t.order = make([]int32, len(fields))
 	for i, v := range fields {
 		f, _ := v.(map[string]any)
@@ -211,7 +226,7 @@ func (c *avroCompiler) record(t *avroType, fields []any, space string, depth int
 		if err != nil {
 			return fmt.Errorf("field %s: %w", name, err)
 		}
-		t.fields[i] = avroField{name: name, typ: typ}
+		t.fields[i] = field{name: name, typ: typ}
 		t.index[name], t.order[i] = i, int32(i)
 	}
 	for i, v := range fields { // behind all types: a default may be of this record
@@ -228,9 +243,12 @@ func (c *avroCompiler) record(t *avroType, fields []any, space string, depth int
 
 const maxPrecision = 1000
 
+// maxSize bounds fixed.
+const maxSize = 1 << 20
+
 // logical applies the logical type of a simple type or of fixed. One that is not known, or does not
 // belong there, is left out, as the specification has it.
-func (c *avroCompiler) logical(t *avroType, n map[string]any) error {
+func (c *Compiler) logical(t *avroType, n map[string]any) error {
 	per := map[string]int64{"millis": 1e3, "micros": 1e6, "nanos": 1e9}
 	logical, _ := n["logicalType"].(string)
 	local, isLocal := strings.CutPrefix(logical, "local-")
@@ -281,7 +299,7 @@ func (t *avroType) decimal(n map[string]any) error {
 	return nil
 }
 
-func (c *avroCompiler) union(t *avroType, branches []any, space string, depth int) error {
+func (c *Compiler) union(t *avroType, branches []any, space string, depth int) error {
 	t.form, t.tags = formUnion, make(map[string]int, len(branches))
 	for k := range t.branch {
 		t.branch[k] = noBranch
@@ -307,7 +325,7 @@ func (c *avroCompiler) union(t *avroType, branches []any, space string, depth in
 		}
 		t.tags[tag] = i
 		for _, k := range b.takes() {
-			if k == object {
+			if k == tape.Object {
 				objects++
 			}
 			if t.branch[k] != noBranch {
@@ -319,7 +337,7 @@ func (c *avroCompiler) union(t *avroType, branches []any, space string, depth in
 	}
 	t.name = "one of " + strings.Join(names, ", ")
 	if tagged && objects == 1 {
-		return fmt.Errorf("the union of %s is ambiguous: a JSON object may be a %s, or name one of the other types", strings.Join(names, ", "), t.branches[t.branch[object]].name)
+		return fmt.Errorf("the union of %s is ambiguous: a JSON object may be a %s, or name one of the other types", strings.Join(names, ", "), t.branches[t.branch[tape.Object]].name)
 	}
 	return nil
 }

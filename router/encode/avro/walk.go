@@ -1,4 +1,4 @@
-package encode
+package avro
 
 import (
 	"bytes"
@@ -8,11 +8,17 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/cdc-relay/cdc-relay/router/encode/tape"
 )
 
-func (b *avroBody) append(dst []byte, t *tape) ([]byte, error) {
+// Append appends what a payload of JSON becomes. Its errors are *tape.Mismatch.
+func (b *Encoder) Append(dst, payload []byte) ([]byte, error) {
+	if err := b.tape.Read(payload); err != nil {
+		return dst, err
+	}
 	b.seen = b.seen[:0]
-	dst, _, err := b.walk(dst, b.root, t, 0)
+	dst, _, err := b.walk(dst, b.root, &b.tape, 0)
 	return dst, err
 }
 
@@ -20,75 +26,75 @@ func (b *avroBody) append(dst []byte, t *tape) ([]byte, error) {
 const maxGrowth = 64 << 20
 
 // walk writes the value at node i as type a, and returns the node behind it.
-func (b *avroBody) walk(dst []byte, a *avroType, t *tape, i uint32) ([]byte, uint32, error) {
-	n := &t.nodes[i]
+func (b *Encoder) walk(dst []byte, a *avroType, t *tape.Tape, i uint32) ([]byte, uint32, error) {
+	n := &t.Nodes[i]
 	switch a.form {
 	case formUnion:
 		return b.union(dst, a, t, i)
 	case formRecord:
-		if n.kind == object {
+		if n.Kind == tape.Object {
 			return b.record(dst, a, t, i)
 		}
 	case formArray:
-		if n.kind == array {
+		if n.Kind == tape.Array {
 			return b.array(dst, a, t, i)
 		}
 	case formMap:
-		if n.kind == object {
+		if n.Kind == tape.Object {
 			return b.entries(dst, a, t, i)
 		}
 	case formNull:
-		if n.kind == null {
-			return dst, n.next, nil
+		if n.Kind == tape.Null {
+			return dst, n.Next, nil
 		}
 	case formBoolean:
-		if n.kind == boolean {
-			return appendBool(dst, t.text[n.start] == 't'), n.next, nil
+		if n.Kind == tape.Boolean {
+			return appendBool(dst, t.Text[n.Start] == 't'), n.Next, nil
 		}
 	default:
 		var err error
-		switch n.kind {
-		case number:
-			dst, err = a.fromNumber(dst, t.raw(n))
-		case text:
-			value := t.raw(n)
-			if n.escaped {
-				b.scratch = t.plain(b.scratch[:0], n)
+		switch n.Kind {
+		case tape.Number:
+			dst, err = a.fromNumber(dst, t.Raw(n))
+		case tape.Text:
+			value := t.Raw(n)
+			if n.Escaped {
+				b.scratch = t.Plain(b.scratch[:0], n)
 				value = b.scratch
 			}
 			dst, err = a.fromText(dst, value)
 		default:
-			err = a.unlike(n.kind)
+			err = a.unlike(n.Kind)
 		}
-		return dst, n.next, err
+		return dst, n.Next, err
 	}
-	return dst, n.next, a.unlike(n.kind)
+	return dst, n.Next, a.unlike(n.Kind)
 }
 
 // unlike is the mismatch of a value of another kind.
-func (a *avroType) unlike(k kind) error {
-	return mismatch("the schema wants %s, the payload has %s", a.name, named[k])
+func (a *avroType) unlike(k tape.Kind) error {
+	return tape.Unfit("the schema wants %s, the payload has %s", a.name, tape.Named[k])
 }
 
-func (b *avroBody) record(dst []byte, a *avroType, t *tape, i uint32) ([]byte, uint32, error) {
+func (b *Encoder) record(dst []byte, a *avroType, t *tape.Tape, i uint32) ([]byte, uint32, error) {
 	first := len(b.seen)
 	for range a.fields {
 		b.seen = append(b.seen, -1)
 	}
-	end := t.nodes[i].next
+	end := t.Nodes[i].Next
 	for at, nth := i+1, 0; at < end; nth++ {
 		value := at + 1
-		field := b.field(a, t, &t.nodes[at], nth)
+		field := b.field(a, t, &t.Nodes[at], nth)
 		switch {
 		case field < 0 && !b.drop:
-			return dst, end, in(mismatch("is not in the schema; add it there, or set schema.unknown_fields: drop"), member(string(t.plain(nil, &t.nodes[at]))))
+			return dst, end, tape.In(tape.Unfit("is not in the schema; add it there, or set schema.unknown_fields: drop"), tape.Member(string(t.Plain(nil, &t.Nodes[at]))))
 		case field < 0:
 		case b.seen[first+field] >= 0:
-			return dst, end, in(mismatch("is there twice"), member(a.fields[field].name))
+			return dst, end, tape.In(tape.Unfit("is there twice"), tape.Member(a.fields[field].name))
 		default:
 			b.seen[first+field] = int32(value)
 		}
-		at = t.nodes[value].next
+		at = t.Nodes[value].Next
 	}
 	for f := range a.fields {
 		field, value := &a.fields[f], b.seen[first+f]
@@ -96,13 +102,13 @@ func (b *avroBody) record(dst []byte, a *avroType, t *tape, i uint32) ([]byte, u
 		case value >= 0:
 			var err error
 			if dst, _, err = b.walk(dst, field.typ, t, uint32(value)); err != nil {
-				return dst, end, in(err, member(field.name))
+				return dst, end, tape.In(err, tape.Member(field.name))
 			}
 		case field.fallback == nil:
-			return dst, end, in(mismatch("is missing, and the schema has no default for it"), member(field.name))
+			return dst, end, tape.In(tape.Unfit("is missing, and the schema has no default for it"), tape.Member(field.name))
 		default:
 			if len(dst) > maxGrowth {
-				return dst, end, mismatch("the defaults of the schema make the record larger than %d bytes", maxGrowth)
+				return dst, end, tape.Unfit("the defaults of the schema make the record larger than %d bytes", maxGrowth)
 			}
 			dst = append(dst, field.fallback...)
 		}
@@ -113,15 +119,15 @@ func (b *avroBody) record(dst []byte, a *avroType, t *tape, i uint32) ([]byte, u
 
 // field finds the field of a member, and remembers it for the next record: members mostly come in
 // the same order.
-func (b *avroBody) field(a *avroType, t *tape, name *node, nth int) int {
-	written := t.raw(name)
-	if nth < len(a.order) && !name.escaped {
+func (b *Encoder) field(a *avroType, t *tape.Tape, name *tape.Node, nth int) int {
+	written := t.Raw(name)
+	if nth < len(a.order) && !name.Escaped {
 		if f := a.order[nth]; string(written) == a.fields[f].name {
 			return int(f)
 		}
 	}
-	if name.escaped {
-		written = t.plain(b.scratch[:0], name)
+	if name.Escaped {
+		written = t.Plain(b.scratch[:0], name)
 	}
 	f, ok := a.index[string(written)]
 	if !ok {
@@ -133,43 +139,43 @@ func (b *avroBody) field(a *avroType, t *tape, name *node, nth int) int {
 	return f
 }
 
-func (b *avroBody) array(dst []byte, a *avroType, t *tape, i uint32) ([]byte, uint32, error) {
-	end, count := t.nodes[i].next, t.nodes[i].count
+func (b *Encoder) array(dst []byte, a *avroType, t *tape.Tape, i uint32) ([]byte, uint32, error) {
+	end, count := t.Nodes[i].Next, t.Nodes[i].Count
 	if count > 0 {
 		dst = appendLong(dst, int64(count))
 	}
 	var err error
 	for at, nth := i+1, 0; at < end; nth++ {
 		if dst, at, err = b.walk(dst, a.inner, t, at); err != nil {
-			return dst, end, in(err, element(nth))
+			return dst, end, tape.In(err, tape.Element(nth))
 		}
 	}
 	return append(dst, 0), end, nil
 }
 
 // entries writes a map.
-func (b *avroBody) entries(dst []byte, a *avroType, t *tape, i uint32) ([]byte, uint32, error) {
-	end, count := t.nodes[i].next, t.nodes[i].count
+func (b *Encoder) entries(dst []byte, a *avroType, t *tape.Tape, i uint32) ([]byte, uint32, error) {
+	end, count := t.Nodes[i].Next, t.Nodes[i].Count
 	if count > 0 {
 		dst = appendLong(dst, int64(count))
 	}
 	if b.repeats(t, i) {
-		return dst, end, in(mismatch("is there twice"), entry)
+		return dst, end, tape.In(tape.Unfit("is there twice"), tape.Entry)
 	}
 	var err error
 	for at := i + 1; at < end; {
-		key := t.plain(nil, &t.nodes[at])
+		key := t.Plain(nil, &t.Nodes[at])
 		dst = append(appendLong(dst, int64(len(key))), key...)
 		if dst, at, err = b.walk(dst, a.inner, t, at+1); err != nil {
-			return dst, end, in(err, entry)
+			return dst, end, tape.In(err, tape.Entry)
 		}
 	}
 	return append(dst, 0), end, nil
 }
 
 // repeats reports whether an object has a name twice.
-func (b *avroBody) repeats(t *tape, i uint32) bool {
-	end, count := t.nodes[i].next, t.nodes[i].count
+func (b *Encoder) repeats(t *tape.Tape, i uint32) bool {
+	end, count := t.Nodes[i].Next, t.Nodes[i].Count
 	if count < 2 {
 		return false
 	}
@@ -177,8 +183,8 @@ func (b *avroBody) repeats(t *tape, i uint32) bool {
 		b.keys = make(map[string]struct{})
 	}
 	defer clear(b.keys)
-	for at := i + 1; at < end; at = t.nodes[at+1].next {
-		b.keys[string(t.plain(nil, &t.nodes[at]))] = struct{}{}
+	for at := i + 1; at < end; at = t.Nodes[at+1].Next {
+		b.keys[string(t.Plain(nil, &t.Nodes[at]))] = struct{}{}
 	}
 	twice := len(b.keys) < int(count)
 	if count > 1024 {
@@ -187,26 +193,26 @@ func (b *avroBody) repeats(t *tape, i uint32) bool {
 	return twice
 }
 
-func (b *avroBody) union(dst []byte, a *avroType, t *tape, i uint32) ([]byte, uint32, error) {
-	n := &t.nodes[i]
-	branch := a.branch[n.kind]
+func (b *Encoder) union(dst []byte, a *avroType, t *tape.Tape, i uint32) ([]byte, uint32, error) {
+	n := &t.Nodes[i]
+	branch := a.branch[n.Kind]
 	if branch >= 0 {
 		return b.walk(appendLong(dst, int64(branch)), a.branches[branch], t, i)
 	}
-	tagged := n.kind == object && n.count == 1 && (branch == tagBranch || a.tagged())
+	tagged := n.Kind == tape.Object && n.Count == 1 && (branch == tagBranch || a.tagged())
 	switch {
 	case tagged:
-		name := t.plain(nil, &t.nodes[i+1])
+		name := t.Plain(nil, &t.Nodes[i+1])
 		tag, ok := a.tags[string(name)]
 		if !ok {
-			return dst, n.next, mismatch("the schema wants %s, and the object's one member names none of them", a.name)
+			return dst, n.Next, tape.Unfit("the schema wants %s, and the object's one member names none of them", a.name)
 		}
 		dst, _, err := b.walk(appendLong(dst, int64(tag)), a.branches[tag], t, i+2)
-		return dst, n.next, in(err, member(string(name)))
+		return dst, n.Next, tape.In(err, tape.Member(string(name)))
 	case branch == tagBranch:
-		return dst, n.next, mismatch("the schema wants %s, and more than one takes %s; write which, as {\"name\": value}", a.name, named[n.kind])
+		return dst, n.Next, tape.Unfit("the schema wants %s, and more than one takes %s; write which, as {\"name\": value}", a.name, tape.Named[n.Kind])
 	}
-	return dst, n.next, a.unlike(n.kind)
+	return dst, n.Next, a.unlike(n.Kind)
 }
 
 // tagged reports whether values of a kind say which branch they are.
@@ -222,30 +228,30 @@ func (a *avroType) tagged() bool {
 func (a *avroType) fromNumber(dst, written []byte) ([]byte, error) {
 	switch a.form {
 	case formInt, formLong, formDate, formTime, formTimestamp:
-		v, ok := integer(written)
+		v, ok := tape.Integer(written)
 		switch {
 		case !ok:
-			return dst, mismatch("the schema wants %s, the payload has a number with a fraction, or out of range", a.name)
+			return dst, tape.Unfit("the schema wants %s, the payload has a number with a fraction, or out of range", a.name)
 		case (a.form == formInt || a.form == formDate || a.form == formTime && a.per == 1e3) && (v < math.MinInt32 || v > math.MaxInt32):
-			return dst, mismatch("the schema wants %s, the payload has a number out of range", a.name)
+			return dst, tape.Unfit("the schema wants %s, the payload has a number out of range", a.name)
 		}
 		return appendLong(dst, v), nil
 	case formFloat:
 		v, err := strconv.ParseFloat(string(written), 32)
 		if err != nil {
-			return dst, mismatch("the schema wants %s, the payload has a number out of range", a.name)
+			return dst, tape.Unfit("the schema wants %s, the payload has a number out of range", a.name)
 		}
 		return appendFloat(dst, float32(v)), nil
 	case formDouble:
 		v, err := strconv.ParseFloat(string(written), 64)
 		if err != nil {
-			return dst, mismatch("the schema wants %s, the payload has a number out of range", a.name)
+			return dst, tape.Unfit("the schema wants %s, the payload has a number out of range", a.name)
 		}
 		return appendDouble(dst, v), nil
 	case formDecimal:
 		return a.appendDecimal(dst, written)
 	default:
-		return dst, a.unlike(number)
+		return dst, a.unlike(tape.Number)
 	}
 }
 
@@ -256,7 +262,7 @@ func (a *avroType) fromText(dst, value []byte) ([]byte, error) {
 	case formEnum:
 		symbol, ok := a.symbols[string(value)]
 		if !ok {
-			return dst, mismatch("the schema wants a symbol of %s, the payload has another string", a.name)
+			return dst, tape.Unfit("the schema wants a symbol of %s, the payload has another string", a.name)
 		}
 		return appendLong(dst, symbol), nil
 	case formBytes, formFixed:
@@ -264,14 +270,14 @@ func (a *avroType) fromText(dst, value []byte) ([]byte, error) {
 	case formUUID:
 		return a.appendUUID(dst, value)
 	case formDecimal:
-		if !isNumber(value) {
-			return dst, mismatch("the schema wants %s, the payload has a string that is no number", a.name)
+		if !tape.IsNumber(value) {
+			return dst, tape.Unfit("the schema wants %s, the payload has a string that is no number", a.name)
 		}
 		return a.appendDecimal(dst, value)
 	case formDate, formTime, formTimestamp:
 		return a.appendTime(dst, value)
 	default:
-		return dst, a.unlike(text)
+		return dst, a.unlike(tape.Text)
 	}
 }
 
@@ -280,13 +286,13 @@ func (a *avroType) appendBytes(dst, value []byte) ([]byte, error) {
 	if a.base64 {
 		var err error
 		if made, err = base64.StdEncoding.AppendDecode(nil, value); err != nil {
-			return dst, mismatch("the schema wants %s, the payload has a string that is not base64", a.name)
+			return dst, tape.Unfit("the schema wants %s, the payload has a string that is not base64", a.name)
 		}
 	} else {
 		for len(value) > 0 {
 			r, n := utf8.DecodeRune(value)
 			if r > 0xff {
-				return dst, mismatch("the schema wants %s, the payload has a string with a character beyond U+00FF", a.name)
+				return dst, tape.Unfit("the schema wants %s, the payload has a string with a character beyond U+00FF", a.name)
 			}
 			made, value = append(made, byte(r)), value[n:]
 		}
@@ -295,7 +301,7 @@ func (a *avroType) appendBytes(dst, value []byte) ([]byte, error) {
 		return append(appendLong(dst, int64(len(made))), made...), nil
 	}
 	if len(made) != a.size {
-		return dst, mismatch("the schema wants %s of %d bytes, the payload has %d", a.name, a.size, len(made))
+		return dst, tape.Unfit("the schema wants %s of %d bytes, the payload has %d", a.name, a.size, len(made))
 	}
 	return append(dst, made...), nil
 }
@@ -311,7 +317,7 @@ func (a *avroType) appendUUID(dst, value []byte) ([]byte, error) {
 	}
 	switch {
 	case !ok:
-		return dst, mismatch("the schema wants a UUID, the payload has another string")
+		return dst, tape.Unfit("the schema wants a UUID, the payload has another string")
 	case a.size > 0:
 		return append(dst, made[:]...), nil
 	}
@@ -322,7 +328,7 @@ func (a *avroType) appendUUID(dst, value []byte) ([]byte, error) {
 // for are cut off.
 func (a *avroType) appendTime(dst, value []byte) ([]byte, error) {
 	if len(value) > 64 {
-		return dst, mismatch("the schema wants %s, the payload has a string that is none", a.described())
+		return dst, tape.Unfit("the schema wants %s, the payload has a string that is none", a.described())
 	}
 	if a.form == formTimestamp && !a.local {
 		var at time.Time
@@ -345,7 +351,7 @@ func (a *avroType) appendTime(dst, value []byte) ([]byte, error) {
 	}
 	at, err := time.Parse(layout, string(written))
 	if err != nil {
-		return dst, mismatch("the schema wants %s, the payload has a string that is none", a.described())
+		return dst, tape.Unfit("the schema wants %s, the payload has a string that is none", a.described())
 	}
 	switch a.form {
 	case formDate:
@@ -360,7 +366,7 @@ func (a *avroType) appendTime(dst, value []byte) ([]byte, error) {
 
 func (a *avroType) appendStamp(dst []byte, at time.Time) ([]byte, error) {
 	if a.per == 1e9 && (at.Year() < 1678 || at.Year() > 2261) {
-		return dst, mismatch("the schema wants nanoseconds since 1970 in 64 bits, the payload has a time out of range")
+		return dst, tape.Unfit("the schema wants nanoseconds since 1970 in 64 bits, the payload has a time out of range")
 	}
 	return appendLong(dst, at.Unix()*a.per+int64(at.Nanosecond())/(1e9/a.per)), nil
 }

@@ -1,6 +1,10 @@
-package encode
+package avro
 
-import "math"
+import (
+	"math"
+
+	"github.com/cdc-relay/cdc-relay/router/encode/tape"
+)
 
 // form is how a type is written.
 type form byte
@@ -43,12 +47,12 @@ type avroType struct {
 	symbols  map[string]int64
 	ordered  []string  // symbols
 	inner    *avroType // of arrays and maps
-	fields   []avroField
+	fields   []field
 	index    map[string]int
 	order    []int32 // of fields, as the members of the last record came
 	branches []*avroType
 	tags     map[string]int
-	branch   [kinds]int // of unions: the one that takes a kind, or one of the two below
+	branch   [tape.Kinds]int // of unions: the one that takes a kind, or one of the two below
 }
 
 // What a union does with a kind of JSON value.
@@ -57,38 +61,39 @@ const (
 	tagBranch = -2 // several take it: the value says which, as {"full.Name": …}
 )
 
-type avroField struct {
+type field struct {
 	name     string
 	typ      *avroType
 	fallback []byte // what is written where the member is missing; nil: it has to be there
 }
 
-// avroBody encodes by an Avro schema.
-type avroBody struct {
+// Encoder encodes by a schema. It has one owner.
+type Encoder struct {
 	root    *avroType
 	drop    bool
 	seen    []int32 // the fields of the records that are open
 	scratch []byte
 	keys    map[string]struct{}
+	tape    tape.Tape
 }
 
 // takes are the kinds of JSON values that a type may be written from.
-func (t *avroType) takes() []kind {
+func (t *avroType) takes() []tape.Kind {
 	switch t.form {
 	case formNull:
-		return []kind{null}
+		return []tape.Kind{tape.Null}
 	case formBoolean:
-		return []kind{boolean}
+		return []tape.Kind{tape.Boolean}
 	case formInt, formLong, formFloat, formDouble:
-		return []kind{number}
+		return []tape.Kind{tape.Number}
 	case formString, formBytes, formFixed, formEnum, formUUID:
-		return []kind{text}
+		return []tape.Kind{tape.Text}
 	case formArray:
-		return []kind{array}
+		return []tape.Kind{tape.Array}
 	case formMap, formRecord:
-		return []kind{object}
+		return []tape.Kind{tape.Object}
 	default: // decimals and times
-		return []kind{number, text}
+		return []tape.Kind{tape.Number, tape.Text}
 	}
 }
 

@@ -1,10 +1,9 @@
-package encode
+package avro
 
 import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,14 +11,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/encode/tape"
 )
 
 // errCut is a value that ends too soon, or is none of the schema.
 var errCut = errors.New("the value is not one of its schema")
 
-// decode gives plain JSON, as payloads have it.
-func (b *avroBody) decode(src []byte) ([]byte, error) {
-	r := &avroReader{src: src}
+// Decode gives plain JSON, as payloads have it.
+func (b *Encoder) Decode(src []byte) ([]byte, error) {
+	r := &reader{src: src}
 	out := r.value(nil, b.root, 0)
 	switch {
 	case r.bad:
@@ -30,15 +31,15 @@ func (b *avroBody) decode(src []byte) ([]byte, error) {
 	return out, nil
 }
 
-// avroReader reads a value. It goes on with zeros behind the first mistake.
-type avroReader struct {
+// reader reads a value. It goes on with zeros behind the first mistake.
+type reader struct {
 	src []byte
 	bad bool
 }
 
-func (r *avroReader) fail() { r.bad, r.src = true, nil }
+func (r *reader) fail() { r.bad, r.src = true, nil }
 
-func (r *avroReader) long() int64 {
+func (r *reader) long() int64 {
 	v, n := binary.Varint(r.src)
 	if n <= 0 {
 		r.fail()
@@ -48,7 +49,7 @@ func (r *avroReader) long() int64 {
 	return v
 }
 
-func (r *avroReader) take(n int64) []byte {
+func (r *reader) take(n int64) []byte {
 	if n < 0 || n > int64(len(r.src)) {
 		r.fail()
 		return nil
@@ -58,8 +59,8 @@ func (r *avroReader) take(n int64) []byte {
 	return p
 }
 
-func (r *avroReader) value(dst []byte, a *avroType, depth int) []byte {
-	if r.bad || depth > maxDepth || len(dst) > maxGrowth {
+func (r *reader) value(dst []byte, a *avroType, depth int) []byte {
+	if r.bad || depth > tape.MaxDepth || len(dst) > maxGrowth {
 		r.fail()
 		return dst
 	}
@@ -77,14 +78,14 @@ func (r *avroReader) value(dst []byte, a *avroType, depth int) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = r.value(append(quoted(dst, a.fields[i].name), ':'), a.fields[i].typ, depth+1)
+			dst = r.value(append(tape.Quoted(dst, a.fields[i].name), ':'), a.fields[i].typ, depth+1)
 		}
 		return append(dst, '}')
 	case formArray:
 		return append(r.blocks(append(dst, '['), func(dst []byte) []byte { return r.value(dst, a.inner, depth+1) }), ']')
 	case formMap:
 		return append(r.blocks(append(dst, '{'), func(dst []byte) []byte {
-			return r.value(append(quoted(dst, string(r.take(r.long()))), ':'), a.inner, depth+1)
+			return r.value(append(tape.Quoted(dst, string(r.take(r.long()))), ':'), a.inner, depth+1)
 		}), '}')
 	default:
 		return r.leaf(dst, a)
@@ -92,7 +93,7 @@ func (r *avroReader) value(dst []byte, a *avroType, depth int) []byte {
 }
 
 // blocks reads what arrays and maps consist of.
-func (r *avroReader) blocks(dst []byte, one func([]byte) []byte) []byte {
+func (r *reader) blocks(dst []byte, one func([]byte) []byte) []byte {
 	first := true
 	for n := r.long(); n != 0 && !r.bad; n = r.long() {
 		if n < 0 {
@@ -110,15 +111,7 @@ func (r *avroReader) blocks(dst []byte, one func([]byte) []byte) []byte {
 	return dst
 }
 
-func quoted(dst []byte, text string) []byte {
-	out, err := json.Marshal(text)
-	if err != nil {
-		return append(dst, `""`...) // cannot be: any text can be marshalled
-	}
-	return append(dst, out...)
-}
-
-func (r *avroReader) leaf(dst []byte, a *avroType) []byte {
+func (r *reader) leaf(dst []byte, a *avroType) []byte {
 	switch a.form {
 	case formNull:
 		return append(dst, "null"...)
@@ -136,13 +129,13 @@ func (r *avroReader) leaf(dst []byte, a *avroType) []byte {
 		}
 	case formEnum:
 		if i := r.long(); i >= 0 && i < int64(len(a.ordered)) {
-			return quoted(dst, a.ordered[i])
+			return tape.Quoted(dst, a.ordered[i])
 		}
 		r.fail()
 	case formString:
-		return quoted(dst, string(r.take(r.long())))
+		return tape.Quoted(dst, string(r.take(r.long())))
 	case formDate, formTime, formTimestamp:
-		return quoted(dst, a.timeText(r.long()))
+		return tape.Quoted(dst, a.timeText(r.long()))
 	default:
 		n := int64(a.size)
 		if n == 0 {
@@ -174,9 +167,9 @@ func (a *avroType) bytesText(dst, p []byte) []byte {
 	switch {
 	case a.form == formUUID && a.size > 0 && len(p) == 16:
 		h := hex.EncodeToString(p)
-		return quoted(dst, strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-"))
+		return tape.Quoted(dst, strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-"))
 	case a.form == formUUID:
-		return quoted(dst, string(p))
+		return tape.Quoted(dst, string(p))
 	case a.form == formDecimal:
 		v := new(big.Int).SetBytes(p)
 		if len(p) > 0 && p[0]&0x80 != 0 {
@@ -184,13 +177,13 @@ func (a *avroType) bytesText(dst, p []byte) []byte {
 		}
 		return appendPoint(dst, v.String(), a.scale)
 	case a.base64:
-		return quoted(dst, base64.StdEncoding.EncodeToString(p))
+		return tape.Quoted(dst, base64.StdEncoding.EncodeToString(p))
 	}
 	runes := make([]rune, len(p))
 	for i, c := range p {
 		runes[i] = rune(c)
 	}
-	return quoted(dst, string(runes))
+	return tape.Quoted(dst, string(runes))
 }
 
 // appendPoint writes a whole number with a point before its last digits.
