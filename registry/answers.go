@@ -33,6 +33,12 @@ func (c *Client) fetch(ctx context.Context, cl *sr.Client, subject string, versi
 	if found.ID <= 0 || int64(found.ID) > 1<<31-1 || found.Version <= 0 || found.Schema.Schema == "" {
 		return nil, c.answered(of, errors.New("the answer has no schema with a number from 1 to 2147483647"))
 	}
+	if found.Type == sr.TypeProtobuf {
+		ctx = sr.WithParams(ctx, sr.Format("serialized")) // descriptors; text where the registry does not know it
+		if found, err = cl.SchemaByVersion(ctx, subject, found.Version); err != nil {
+			return nil, c.explain(of, err)
+		}
+	}
 	s := &encode.Schema{Subject: subject, Version: found.Version, ID: uint32(found.ID), Kind: encode.Kind(found.Type.String()), Text: found.Schema.Schema}
 	r := references{c: c, cl: cl, of: of, open: map[string]bool{}, have: map[string]bool{}}
 	if err := r.fetch(ctx, found.References); err != nil {

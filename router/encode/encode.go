@@ -1,12 +1,14 @@
 package encode
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/encode/avro"
+	"github.com/cdc-relay/cdc-relay/router/encode/protobuf"
 	"github.com/cdc-relay/cdc-relay/router/encode/tape"
 )
 
@@ -107,6 +109,8 @@ func Compile(s Schema, o Options) (*Encoder, error) {
 		e.body, err = compileAvro(&s, o)
 	case JSONSchema:
 		e.body, err = compileJSONSchema(&s, o)
+	case Protobuf:
+		e.body, err = compileProtobuf(&s, o)
 	default:
 		err = fmt.Errorf("there is no encoding of %s", s.Kind)
 	}
@@ -124,6 +128,36 @@ func compileAvro(s *Schema, o Options) (body, error) {
 		}
 	}
 	return c.Compile(s.Text)
+}
+
+// compileProtobuf takes a descriptor set of a file, and what a registry has: descriptors in base64.
+func compileProtobuf(s *Schema, o Options) (body, error) {
+	c := protobuf.NewCompiler(protobuf.Options{Drop: o.Drop, Message: o.Message})
+	if s.Subject == "" {
+		return c.Set([]byte(s.Text))
+	}
+	for _, r := range s.References {
+		file, err := descriptor(r.Text)
+		if err == nil {
+			err = c.File(file)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reference %s: %w", r.Name, err)
+		}
+	}
+	file, err := descriptor(s.Text)
+	if err != nil {
+		return nil, err
+	}
+	return c.Compile(file)
+}
+
+func descriptor(text string) ([]byte, error) {
+	file, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, advice.Give(errors.New("the registry gives Protobuf schemas as text, and not as descriptors (format=serialized)"), "set schema.file to a descriptor set, as protoc --include_imports --descriptor_set_out writes it, and schema.id")
+	}
+	return file, nil
 }
 
 // Append appends the value that a payload of JSON becomes. Its errors are *Mismatch.

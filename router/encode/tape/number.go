@@ -105,3 +105,17 @@ func integerOf(written []byte) (int64, bool) {
 	v, err := strconv.ParseInt(string(plain), 10, 64)
 	return v, err == nil
 }
+
+// Unsigned reads a whole number of 64 bits that is not below zero.
+func Unsigned(written []byte) (uint64, bool) {
+	d, ok := Parse(written)
+	if !ok || d.Negative && len(d.Digits) > 0 || d.Exponent < 0 || len(d.Digits)+d.Exponent > 20 {
+		return 0, false
+	}
+	plain := d.Digits
+	for range d.Exponent {
+		plain = append(plain, '0')
+	}
+	v, err := strconv.ParseUint(string(plain), 10, 64)
+	return v, err == nil
+}
