@@ -56,7 +56,7 @@ func (r *reader) parts(m *message, b []byte) []part {
 			r.bad = true
 			return nil
 		}
-		at, ok := slices.BinarySearchFunc(m.fields, number, func(f field, n protowire.Number) int { return int(f.number - n) })
+		at, ok := slices.BinarySearchFunc(m.fields, number, func(f *field, n protowire.Number) int { return int(f.number - n) })
 		one := part{field: at}
 		b = b[n:]
 		switch typ {
@@ -73,8 +73,17 @@ func (r *reader) parts(m *message, b []byte) []part {
 		}
 		all, b = append(all, one), b[n:]
 	}
-	slices.SortStableFunc(all, func(a, b part) int { return a.field - b.field })
-	return all
+	order := make([]member, len(all))
+	for i := range all {
+		order[i] = memberOf(all[i].field, uint32(i))
+	}
+	slices.Sort(order)
+	sorted := make([]part, len(all))
+	for i, one := range order {
+		_, at := parts(one)
+		sorted[i] = all[at]
+	}
+	return sorted
 }
 
 // consume reads a number.
@@ -105,7 +114,7 @@ func (r *reader) message(dst []byte, m *message, b []byte, depth int) []byte {
 	}
 	dst = append(dst, '{')
 	for first := 0; first < len(all) && !r.bad; {
-		f, end := &m.fields[all[first].field], first+1
+		f, end := m.fields[all[first].field], first+1
 		for end < len(all) && all[end].field == all[first].field {
 			end++
 		}
@@ -165,11 +174,11 @@ func (r *reader) entries(dst []byte, f *field, all []part, depth int) []byte {
 		if len(sides) != 2 || sides[0].field != 0 || sides[1].field != 1 {
 			return r.fail(dst)
 		}
-		key := r.value(nil, &f.message.fields[0], sides[0], depth)
+		key := r.value(nil, f.message.fields[0], sides[0], depth)
 		if len(key) == 0 || key[0] != '"' {
 			key = append(append([]byte{'"'}, key...), '"')
 		}
-		dst = r.value(append(append(dst, key...), ':'), &f.message.fields[1], sides[1], depth)
+		dst = r.value(append(append(dst, key...), ':'), f.message.fields[1], sides[1], depth)
 	}
 	return append(dst, '}')
 }
@@ -232,15 +241,15 @@ func (r *reader) wellKnown(dst []byte, m *message, all []part, depth int) []byte
 		if !zero {
 			p = all[len(all)-1]
 		}
-		return r.value(dst, &m.fields[0], p, depth)
+		return r.value(dst, m.fields[0], p, depth)
 	case structure, listValue:
-		return r.field(dst, &m.fields[0], all, depth)
+		return r.field(dst, m.fields[0], all, depth)
 	case anyValue:
 		if zero {
 			return r.fail(dst)
 		}
 		p := all[len(all)-1]
-		return r.value(dst, &m.fields[p.field], p, depth)
+		return r.value(dst, m.fields[p.field], p, depth)
 	case refused:
 		return r.fail(dst)
 	case fieldMask:

@@ -56,9 +56,9 @@ func (f form) wire() protowire.Type {
 type message struct {
 	name     string // with its package
 	special  special
-	entry    bool    // an entry of a map
-	fields   []field // by number
-	names    []named // as payloads may write them
+	entry    bool     // an entry of a map
+	fields   []*field // by number
+	names    []named  // as payloads may write them
 	index    map[string]int32
 	order    []int32  // of names, as the members of the last object came
 	oneofs   []uint64 // the object in which each was seen last

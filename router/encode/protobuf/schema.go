@@ -33,7 +33,7 @@ type Compiler struct {
 // pending is a field whose type is not looked up yet.
 type pending struct {
 	in       *message
-	number   protowire.Number // of the field: fields are sorted by it
+	field    *field
 	typeName string
 	encoding uint64
 }
@@ -323,13 +323,12 @@ func (c *Compiler) options(m *message, options []byte) error {
 }
 
 func (c *Compiler) fields(m *message, fields [][]byte, f features) error {
-	m.fields = make([]field, len(fields))
-	for i, b := range fields {
-		if err := c.field(m, i, b, f); err != nil {
+	for _, b := range fields {
+		if err := c.field(m, b, f); err != nil {
 			return err
 		}
 	}
-	slices.SortFunc(m.fields, func(a, b field) int { return int(a.number - b.number) })
+	slices.SortFunc(m.fields, func(a, b *field) int { return int(a.number - b.number) })
 	for i := 1; i < len(m.fields); i++ {
 		if m.fields[i-1].number == m.fields[i].number {
 			return fmt.Errorf("message %s has field %d twice", m.name, m.fields[i].number)
@@ -341,7 +340,7 @@ func (c *Compiler) fields(m *message, fields [][]byte, f features) error {
 // nameFields makes the index of names. Where two fields claim a name, the one whose JSON name it is has it.
 func (m *message) nameFields() error {
 	for i := range m.fields {
-		f := &m.fields[i]
+		f := m.fields[i]
 		if f.required {
 			m.required++
 		}
@@ -351,7 +350,7 @@ func (m *message) nameFields() error {
 		m.addName(f.name, i)
 	}
 	for i := range m.fields {
-		f := &m.fields[i]
+		f := m.fields[i]
 		if _, taken := m.index[f.original]; !taken {
 			m.addName(f.original, i)
 		}
@@ -422,8 +421,8 @@ func readField(b []byte) (t fieldText, err error) {
 	})
 }
 
-// field makes field i of a message from its descriptor.
-func (c *Compiler) field(m *message, i int, b []byte, f features) error {
+// field adds a field to a message from its descriptor.
+func (c *Compiler) field(m *message, b []byte, f features) error {
 	t, err := readField(b)
 	if err == nil {
 		f, err = f.in(t.options, 21)
@@ -435,7 +434,7 @@ func (c *Compiler) field(m *message, i int, b []byte, f features) error {
 		return errDamaged
 	}
 	const required, repeated = 2, 3
-	made := field{
+	made := &field{
 		name: t.jsonName, original: t.name, number: protowire.Number(t.number), form: form(t.form), oneof: -1,
 		repeated: t.label == repeated, required: t.label == required || f.presence == legacyRequired && t.label != repeated && !t.hasOneof,
 		packed: f.repeated == packed,
@@ -451,12 +450,12 @@ func (c *Compiler) field(m *message, i int, b []byte, f features) error {
 		made.packed = t.packed != 0
 	}
 	if t.typeName != "" {
-		c.pending = append(c.pending, pending{in: m, number: made.number, typeName: t.typeName, encoding: f.encoding})
+		c.pending = append(c.pending, pending{in: m, field: made, typeName: t.typeName, encoding: f.encoding})
 	} else if made.form == 0 || made.form == formEnum || made.form == formMessage || made.form == formGroup {
 		return fmt.Errorf("field %s of message %s has no type", t.name, m.name)
 	}
-	m.fields[i] = made
-	m.fields[i].settle()
+	made.settle()
+	m.fields = append(m.fields, made)
 	return nil
 }
 
@@ -467,8 +466,7 @@ func (f *field) settle() {
 
 // resolve looks up the type of a field, from the inside to the outside.
 func (c *Compiler) resolve(p *pending) error {
-	i, _ := slices.BinarySearchFunc(p.in.fields, p.number, func(f field, n protowire.Number) int { return int(f.number - n) })
-	f := &p.in.fields[i]
+	f := p.field
 	name, absolute := strings.CutPrefix(p.typeName, ".")
 	for space := p.in.name; f.message == nil && f.enum == nil; {
 		if absolute {

@@ -21,13 +21,18 @@ type Encoder struct {
 	drop  bool
 
 	tape    tape.Tape
-	members []member // of the objects that are open
+	members []member // of the objects that are open, as a stack
 	objects uint64
 	scratch []byte
 }
 
-// member is one of an object: the index of its field, and the node of its value.
-type member struct{ field, value uint32 }
+// member is one of an object: the index of its field, and below that the node of its value. As a
+// number it is sorted without code of its own.
+type member = int64
+
+func memberOf(field int, value uint32) member { return member(field)<<32 | member(value) }
+
+func parts(one member) (field int, value uint32) { return int(one >> 32), uint32(one) }
 
 // Append appends what a payload of JSON becomes, with the number of the message in its schema in
 // front. Its errors are *tape.Mismatch.
@@ -52,7 +57,8 @@ func (e *Encoder) message(dst []byte, m *message, i uint32) (_ []byte, err error
 		return dst, err
 	}
 	for at := first; at < len(e.members); at++ { // deeper objects use what is behind, and give it back
-		f, value := &m.fields[e.members[at].field], e.members[at].value
+		which, value := parts(e.members[at])
+		f := m.fields[which]
 		if e.missing(f, value) {
 			continue
 		}
@@ -83,10 +89,9 @@ func (e *Encoder) collect(m *message, i uint32) error {
 		f := e.find(m, &t.Nodes[at], nth)
 		switch {
 		case f >= 0:
-			if n := len(e.members); n > first && e.members[n-1].field >= uint32(f) {
-				sorted = false
-			}
-			e.members = append(e.members, member{uint32(f), value})
+			one := memberOf(f, value)
+			sorted = sorted && (len(e.members) == first || e.members[len(e.members)-1] < one)
+			e.members = append(e.members, one)
 		case !e.drop:
 			return tape.In(tape.Unfit("is not in the schema; add it there, or set schema.unknown_fields: drop"), e.step(value))
 		}
@@ -94,24 +99,25 @@ func (e *Encoder) collect(m *message, i uint32) error {
 	}
 	members := e.members[first:]
 	if !sorted {
-		slices.SortFunc(members, func(a, b member) int { return int(a.field) - int(b.field) })
+		slices.Sort(members)
 	}
 	e.objects++
-	required := 0
-	for k, one := range members {
-		f := &m.fields[one.field]
+	required, last := 0, -1
+	for _, one := range members {
+		which, value := parts(one)
+		f := m.fields[which]
 		switch {
-		case k > 0 && members[k-1].field == one.field:
+		case which == last:
 			return tape.In(tape.Unfit("is there twice"), tape.Member(f.name))
-		case e.missing(f, one.value):
-			continue
+		case e.missing(f, value):
 		case f.oneof >= 0 && m.oneofs[f.oneof] == e.objects:
-			return tape.In(tape.Unfit("is there beside another member of the same oneof"), e.step(one.value))
+			return tape.In(tape.Unfit("is there beside another member of the same oneof"), e.step(value))
 		case f.oneof >= 0:
 			m.oneofs[f.oneof] = e.objects
 		case f.required:
 			required++
 		}
+		last = which
 	}
 	if required < m.required {
 		return e.lacks(m, members)
@@ -121,10 +127,18 @@ func (e *Encoder) collect(m *message, i uint32) error {
 
 // lacks names a required field that is missing.
 func (e *Encoder) lacks(m *message, members []member) error {
-	for i := range m.fields {
-		has := slices.ContainsFunc(members, func(one member) bool { return int(one.field) == i && !e.missing(&m.fields[i], one.value) })
-		if m.fields[i].required && !has {
-			return tape.In(tape.Unfit("is missing, and the schema requires it"), tape.Member(m.fields[i].name))
+	for i, f := range m.fields {
+		has := false
+		for len(members) > 0 {
+			which, value := parts(members[0])
+			if which > i {
+				break
+			}
+			has = has || which == i && !e.missing(f, value)
+			members = members[1:]
+		}
+		if f.required && !has {
+			return tape.In(tape.Unfit("is missing, and the schema requires it"), tape.Member(f.name))
 		}
 	}
 	return nil // cannot be: fewer were counted
@@ -251,10 +265,10 @@ func (e *Encoder) entries(dst []byte, f *field, i uint32) (_ []byte, err error) 
 	if n.Kind != tape.Object {
 		return dst, unlike("a map of "+f.message.fields[1].typeName(), n.Kind)
 	}
-	key, value := &f.message.fields[0], &f.message.fields[1]
-	pairs := make([]pair, 0, n.Count)
+	key, value := f.message.fields[0], f.message.fields[1]
+	pairs := make([]*pair, 0, n.Count)
 	for at := i + 1; at < n.Next; at = t.Nodes[at+1].Next {
-		one := pair{text: string(t.Plain(nil, &t.Nodes[at])), node: at + 1}
+		one := &pair{text: string(t.Plain(nil, &t.Nodes[at])), node: at + 1}
 		if key.form != formString {
 			var ok bool
 			if one.value, ok = mapKey(key.form, one.text); !ok {
@@ -264,7 +278,7 @@ func (e *Encoder) entries(dst []byte, f *field, i uint32) (_ []byte, err error) 
 		}
 		pairs = append(pairs, one)
 	}
-	slices.SortFunc(pairs, func(a, b pair) int {
+	slices.SortFunc(pairs, func(a, b *pair) int {
 		if key.form.signed() {
 			return cmp.Compare(int64(a.value), int64(b.value))
 		}

@@ -30,7 +30,7 @@ const google = "google.protobuf."
 
 // addWellKnown takes up the types that schemas name without a reference.
 func (c *Compiler) addWellKnown() {
-	add := func(name string, s special, fields ...field) *message {
+	add := func(name string, s special, fields ...*field) *message {
 		m := &message{name: google + name, special: s, fields: fields}
 		for i := range fields {
 			fields[i].number, fields[i].oneof = protowire.Number(i+1), -1
@@ -40,23 +40,23 @@ func (c *Compiler) addWellKnown() {
 	}
 	null := &enum{name: google + "NullValue", null: true, numbers: map[string]int32{"NULL_VALUE": 0}, names: map[int32]string{0: "NULL_VALUE"}}
 	c.enums[null.name] = null
-	seconds := []field{{form: formInt64}, {form: formInt32}}
+	seconds := []*field{{form: formInt64}, {form: formInt32}}
 	add("Timestamp", timestamp, seconds...)
-	add("Duration", duration, append([]field(nil), seconds...)...)
-	add("FieldMask", fieldMask, field{form: formString, repeated: true})
+	add("Duration", duration, seconds...)
+	add("FieldMask", fieldMask, &field{form: formString, repeated: true})
 	add("Any", refused)
 	add("Empty", plain)
 	for name, f := range map[string]form{
 		"DoubleValue": formDouble, "FloatValue": formFloat, "Int64Value": formInt64, "UInt64Value": formUint64, "Int32Value": formInt32,
 		"UInt32Value": formUint32, "BoolValue": formBool, "StringValue": formString, "BytesValue": formBytes,
 	} {
-		add(name, wrapper, field{form: f})
+		add(name, wrapper, &field{form: f})
 	}
-	value := add("Value", anyValue, field{form: formEnum, enum: null}, field{form: formDouble}, field{form: formString}, field{form: formBool}, field{form: formMessage}, field{form: formMessage})
-	entry := add("Struct.FieldsEntry", plain, field{form: formString}, field{form: formMessage, message: value})
+	value := add("Value", anyValue, &field{form: formEnum, enum: null}, &field{form: formDouble}, &field{form: formString}, &field{form: formBool}, &field{form: formMessage}, &field{form: formMessage})
+	entry := add("Struct.FieldsEntry", plain, &field{form: formString}, &field{form: formMessage, message: value})
 	entry.entry = true
-	value.fields[4].message = add("Struct", structure, field{form: formMessage, message: entry, repeated: true})
-	value.fields[5].message = add("ListValue", listValue, field{form: formMessage, message: value, repeated: true})
+	value.fields[4].message = add("Struct", structure, &field{form: formMessage, message: entry, repeated: true})
+	value.fields[5].message = add("ListValue", listValue, &field{form: formMessage, message: value, repeated: true})
 }
 
 // wellKnown writes the value at node i as a type with a JSON form of its own.
@@ -64,14 +64,14 @@ func (e *Encoder) wellKnown(dst []byte, m *message, i uint32) ([]byte, error) {
 	n := &e.tape.Nodes[i]
 	switch m.special {
 	case wrapper:
-		return e.single(dst, &m.fields[0], i, false)
+		return e.single(dst, m.fields[0], i, false)
 	case structure:
-		return e.entries(dst, &m.fields[0], i)
+		return e.entries(dst, m.fields[0], i)
 	case listValue:
-		return e.list(dst, &m.fields[0], i)
+		return e.list(dst, m.fields[0], i)
 	case anyValue:
 		which := [tape.Kinds]int{tape.Null: 0, tape.Number: 1, tape.Text: 2, tape.Boolean: 3, tape.Object: 4, tape.Array: 5}[n.Kind]
-		return e.single(dst, &m.fields[which], i, true)
+		return e.single(dst, m.fields[which], i, true)
 	case refused:
 		return dst, tape.Unfit("the schema wants %s, which a payload cannot give", m.name)
 	}
