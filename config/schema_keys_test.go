@@ -11,7 +11,7 @@ func TestSchemas_KeysThatDoNotFitTheValueAreRefused(t *testing.T) {
 		{"value: json_schema, schema: {validate: true}", ""},
 		{"value: json_schema, schema: {subject: 'a', version: '3'}", ""},
 		{"value: protobuf, schema: {message: shop.Order, unknown_fields: drop}", ""},
-		{"value: protobuf, schema: {file: order.schema, id: '7', message: shop.Order}", ""},
+		{"value: protobuf, schema: {file: order.schema, id: '7', message: M}", ""},
 		{"value: avro, schema: {unknown_fields: drop, bytes: base64}", ""},
 		{"value: json_schema, schema: {bytes: base64}", "outbox[0].schema.bytes: has no effect without outbox[].value: avro"},
 		{"value: json_schema, schema: {unknown_fields: drop}", "outbox[0].schema.unknown_fields: has no effect without outbox[].value: avro or protobuf"},
@@ -28,7 +28,7 @@ func TestSchemas_KeysThatDoNotFitTheValueAreRefused(t *testing.T) {
 			registry = ""
 		}
 		_, err := Load(Options{Path: "f", Environ: []string{}, ReadFile: testFiles{
-			"order.schema": "{}",
+			"order.schema": "\n\x05\"\x03\n\x01M", // a descriptor set with message M
 			"f":            "postgres: {url: 'postgres://relay@127.0.0.1/shop'}\noutbox:\n  - {table: public.outbox, " + c.table + "}\nkafka: {brokers: ['127.0.0.1:9092']" + registry + "}\n",
 		}.read})
 		switch {
