@@ -67,7 +67,7 @@ func (r *reader) parts(m *message, b []byte) []part {
 		default:
 			one.value, n = consume(typ, b)
 		}
-		if n < 0 || !ok || m.fields[at].form.wire() != typ && !(m.fields[at].packed && typ == protowire.BytesType) {
+		if n < 0 || !ok || m.fields[at].form.wire() != typ && (!m.fields[at].packed || typ != protowire.BytesType) {
 			r.bad = true
 			return nil
 		}
@@ -205,17 +205,21 @@ func (r *reader) value(dst []byte, f *field, p part, depth int) []byte {
 		return appendFloat(dst, math.Float64frombits(p.value), 64)
 	case formFloat:
 		return appendFloat(dst, float64(math.Float32frombits(uint32(p.value))), 32)
+	default:
+		return appendWhole(dst, f.form, p.value)
 	}
-	v := p.value
-	if f.form == formSint32 || f.form == formSint64 {
+}
+
+func appendWhole(dst []byte, f form, v uint64) []byte {
+	if f == formSint32 || f == formSint64 {
 		v = uint64(protowire.DecodeZigZag(v))
 	}
 	switch {
-	case f.form.signed() && f.form.bits() == 32:
+	case f.signed() && f.bits() == 32:
 		return strconv.AppendInt(dst, int64(int32(v)), 10)
-	case f.form.signed():
+	case f.signed():
 		return append(strconv.AppendInt(append(dst, '"'), int64(v), 10), '"')
-	case f.form.bits() == 32:
+	case f.bits() == 32:
 		return strconv.AppendUint(dst, uint64(uint32(v)), 10)
 	}
 	return append(strconv.AppendUint(append(dst, '"'), v, 10), '"')
@@ -258,6 +262,7 @@ func (r *reader) wellKnown(dst []byte, m *message, all []part, depth int) []byte
 			paths = append(paths, camel(string(p.text)))
 		}
 		return tape.Quoted(dst, strings.Join(paths, ","))
+	default: // a time
 	}
 	var seconds, nanos int64
 	for _, p := range all {

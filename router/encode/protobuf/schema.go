@@ -48,7 +48,7 @@ func NewCompiler(o Options) *Compiler {
 var errDamaged = errors.New("the descriptor is damaged")
 
 // each goes through the fields of a message. text is what has a length.
-func each(b []byte, visit func(number protowire.Number, value uint64, text []byte) error) error {
+func each(b []byte, visit func(number int, value uint64, text []byte) error) error {
 	for len(b) > 0 {
 		number, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
@@ -69,7 +69,7 @@ func each(b []byte, visit func(number protowire.Number, value uint64, text []byt
 			return errDamaged
 		}
 		b = b[n:]
-		if err := visit(number, value, text); err != nil {
+		if err := visit(int(number), value, text); err != nil {
 			return err
 		}
 	}
@@ -87,12 +87,12 @@ const (
 )
 
 // in applies the features among options, which have them under a number.
-func (f features) in(options []byte, under protowire.Number) (features, error) {
-	err := each(options, func(number protowire.Number, _ uint64, text []byte) error {
+func (f features) in(options []byte, under int) (features, error) {
+	err := each(options, func(number int, _ uint64, text []byte) error {
 		if number != under {
 			return nil
 		}
-		return each(text, func(number protowire.Number, value uint64, _ []byte) error {
+		return each(text, func(number int, value uint64, _ []byte) error {
 			switch number {
 			case 1:
 				f.presence = value
@@ -125,7 +125,7 @@ func syntax(name string, edition uint64) (features, error) {
 // Set makes the encoder of a message of a descriptor set, whose last file is the schema's.
 func (c *Compiler) Set(set []byte) (*Encoder, error) {
 	files := 0
-	err := each(set, func(number protowire.Number, _ uint64, file []byte) error {
+	err := each(set, func(number int, _ uint64, file []byte) error {
 		if number != 1 {
 			return errors.New("it is no descriptor set")
 		}
@@ -188,7 +188,7 @@ func (c *Compiler) File(file []byte) error {
 	var edition uint64
 	var options []byte
 	var messages, enums [][]byte
-	err := each(file, func(number protowire.Number, value uint64, text []byte) error {
+	err := each(file, func(number int, value uint64, text []byte) error {
 		switch number {
 		case 1:
 			name = string(text)
@@ -250,7 +250,7 @@ func (c *Compiler) message(b []byte, in *scope, path []int) (*message, error) {
 	m := &message{index: make(map[string]int32), file: in.file, path: path, vague: in.vague}
 	var options []byte
 	var fields, nested, enums [][]byte
-	err := each(b, func(number protowire.Number, _ uint64, text []byte) error {
+	err := each(b, func(number int, _ uint64, text []byte) error {
 		switch number {
 		case 1:
 			m.name = join(in.name, string(text))
@@ -311,7 +311,7 @@ func (c *Compiler) message(b []byte, in *scope, path []int) (*message, error) {
 }
 
 func (c *Compiler) options(m *message, options []byte) error {
-	return each(options, func(number protowire.Number, value uint64, _ []byte) error {
+	return each(options, func(number int, value uint64, _ []byte) error {
 		switch {
 		case number == 1 && value != 0:
 			return fmt.Errorf("message %s is a message set, which is not offered", m.name)
@@ -387,7 +387,7 @@ type fieldText struct {
 }
 
 func readField(b []byte) (t fieldText, err error) {
-	err = each(b, func(number protowire.Number, value uint64, text []byte) error {
+	err = each(b, func(number int, value uint64, text []byte) error {
 		switch number {
 		case 1:
 			t.name = string(text)
@@ -413,7 +413,7 @@ func readField(b []byte) (t fieldText, err error) {
 	if err != nil {
 		return t, err
 	}
-	return t, each(t.options, func(number protowire.Number, value uint64, _ []byte) error {
+	return t, each(t.options, func(number int, value uint64, _ []byte) error {
 		if number == 2 {
 			t.packed, t.hasPacked = value, true
 		}
@@ -528,7 +528,7 @@ func camel(name string) string {
 func (c *Compiler) enum(b []byte, space string, f features) error {
 	made := &enum{numbers: make(map[string]int32), names: make(map[int32]string)}
 	var options []byte
-	err := each(b, func(number protowire.Number, _ uint64, text []byte) error {
+	err := each(b, func(number int, _ uint64, text []byte) error {
 		switch number {
 		case 1:
 			made.name = join(space, string(text))
@@ -559,7 +559,7 @@ func (c *Compiler) enum(b []byte, space string, f features) error {
 func (e *enum) value(b []byte) error {
 	var name string
 	var number int32
-	err := each(b, func(n protowire.Number, value uint64, text []byte) error {
+	err := each(b, func(n int, value uint64, text []byte) error {
 		switch n {
 		case 1:
 			name = string(text)

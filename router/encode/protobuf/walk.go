@@ -437,6 +437,7 @@ func (e *Encoder) symbol(f *field, n *tape.Node) (uint64, error) {
 		if f.enum.null {
 			return 0, nil
 		}
+	default:
 	}
 	return 0, unlike(f.enum.name, n.Kind)
 }

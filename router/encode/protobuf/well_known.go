@@ -74,6 +74,7 @@ func (e *Encoder) wellKnown(dst []byte, m *message, i uint32) ([]byte, error) {
 		return e.single(dst, m.fields[which], i, true)
 	case refused:
 		return dst, tape.Unfit("the schema wants %s, which a payload cannot give", m.name)
+	default: // a string
 	}
 	if n.Kind != tape.Text {
 		return dst, unlike(m.name, n.Kind)
