@@ -454,13 +454,13 @@ func (c *Compiler) field(m *message, b []byte, f features) error {
 	} else if made.form == 0 || made.form == formEnum || made.form == formMessage || made.form == formGroup {
 		return fmt.Errorf("field %s of message %s has no type", t.name, m.name)
 	}
-	made.settle()
+	made.decidePacked()
 	m.fields = append(m.fields, made)
 	return nil
 }
 
-// settle says whether the field is packed, once its type is known.
-func (f *field) settle() {
+// decidePacked says whether the field is packed, once its type is known.
+func (f *field) decidePacked() {
 	f.packed = f.packed && f.repeated && f.form.wire() != protowire.BytesType && f.form.wire() != protowire.StartGroupType
 }
 
@@ -492,7 +492,7 @@ func (c *Compiler) resolve(p *pending) error {
 	default:
 		return errDamaged
 	}
-	f.settle()
+	f.decidePacked()
 	return nil
 }
 
