@@ -133,7 +133,7 @@ func compileAvro(s *Schema, o Options) (body, error) {
 // compileProtobuf takes a descriptor set of a file, and what a registry has: descriptors in base64.
 func compileProtobuf(s *Schema, o Options) (body, error) {
 	c := protobuf.NewCompiler(protobuf.Options{Drop: o.Drop, Message: o.Message})
-	if s.Subject == "" {
+	if s.File != "" {
 		return c.Set([]byte(s.Text))
 	}
 	for _, r := range s.References {
