@@ -194,7 +194,7 @@ func (r *reader) value(dst []byte, f *field, p part, depth int) []byte {
 	case formBool:
 		return strconv.AppendBool(dst, p.value != 0)
 	case formEnum:
-		if f.enum.null {
+		if f.enum.null && p.value == 0 {
 			return append(dst, "null"...)
 		}
 		if name, ok := f.enum.names[int32(p.value)]; ok {
