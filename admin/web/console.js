@@ -267,8 +267,8 @@ function chart(of, st) {
   const at = state.cursor === null ? n - 1 : Math.min(n - 1, Math.round(state.cursor * (n - 1)));
   let [low, high] = [Infinity, -Infinity];
   for (const v of columns.at(-1)) if (v !== null) { low = Math.min(low, v); high = Math.max(high, v); }
-  const shown = (k) => columns[k][at] ?? null;
-  const range = high >= low ? `between ${of.unit(low)} and ${of.unit(high)}, last ${of.unit(columns.at(-1)[n - 1])}` : 'nothing known yet';
+  const shown = (k) => columns[k][at] ?? (at === n - 1 ? columns[k][at - 1] : null) ?? null; // this second may not be sampled yet
+  const range = high >= low ? `between ${of.unit(low)} and ${of.unit(high)}, last ${of.unit(shown(columns.length - 1))}` : 'nothing known yet';
   const move = (e) => { const box = e.currentTarget.getBoundingClientRect(); state.cursor = Math.min(1, Math.max(0, (e.clientX - box.left) / box.width)); draw(); };
   return h('figure', {},
     h('figcaption', {}, h('b', {}, of.title), h('span', { class: 'muted' }, state.cursor === null ? 'now' : clock(Date.parse(H.from) + at * H.step_seconds * 1000))),
