@@ -27,8 +27,11 @@ type Session interface {
 	// Cut is the end of a drain that took too long.
 	Cut() error
 
-	// Block shows the relay as blocked and waits for d, or returns the error that ends the
-	// session before. person: the cause does not pass by itself.
+	// Stopped ends a session that was asked to stop, of whose remaining rows none is in flight.
+	Stopped() error
+
+	// Block shows the relay as blocked and waits for d, or returns the error that ends the session
+	// before: Stopped when ctx ends. person: the cause does not pass by itself.
 	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
 
 	// Last is the last row that was taken, and whether its transaction continues after the
