@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func newEncoded(t *testing.T, db *harness.Database, brokers *harness.Brokers, e 
 // register puts a schema below the subject of an event type.
 func (p *encodedPipeline) register(t *testing.T, event, schema string) int {
 	t.Helper()
-	client, err := sr.NewClient(sr.URLs(p.url))
+	client, err := sr.NewClient(sr.URLs(p.url), sr.HTTPClient(&http.Client{Timeout: relaytest.Patience}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func (p *encodedPipeline) insert(t *testing.T, key, event, payload string) {
 // the registry by the number in the prefix.
 func (p *encodedPipeline) values(t *testing.T) map[string][]string {
 	t.Helper()
-	client, err := sr.NewClient(sr.URLs(p.url))
+	client, err := sr.NewClient(sr.URLs(p.url), sr.HTTPClient(&http.Client{Timeout: relaytest.Patience}))
 	if err != nil {
 		t.Fatal(err)
 	}
