@@ -24,10 +24,8 @@ type Session interface {
 	// Ended is the error that ends the session by now, without the end of the drain; or nil.
 	Ended() error
 
-	// Cut is the end of a drain that took too long.
+	// Cut is the end of a drain that took too long; Stopped is a stop with no row in flight.
 	Cut() error
-
-	// Stopped ends a session that was asked to stop, of whose remaining rows none is in flight.
 	Stopped() error
 
 	// Block shows the relay as blocked and waits for d, or returns the error that ends the session

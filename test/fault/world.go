@@ -237,10 +237,7 @@ func (w *world) build(ctx context.Context, binary string) error {
 		}
 	}
 	config := filepath.Join(w.dir, "relay.yaml")
-	if err := errors.Join(w.prepareExport(ctx), w.prepareRegistry()); err != nil {
-		return err
-	}
-	if err := os.WriteFile(config, []byte(w.config()), 0o600); err != nil {
+	if err := errors.Join(w.prepareExport(ctx), w.prepareRegistry(), os.WriteFile(config, []byte(w.config()), 0o600)); err != nil {
 		return err
 	}
 	args := []string{"--config", config}
