@@ -33,19 +33,14 @@ func (s *session) Ended() error {
 	}
 }
 
-// Block shows the relay as blocked and waits for d. It ends the session when the
-// source is lost; where only a person can help, also when the operator stops the relay, or with
-// relay.on_blocked: exit. A drain keeps trying what may pass by itself.
+// Block shows the relay as blocked and waits for d. It ends the session when the source is lost or
+// ctx ends; where only a person can help, also with relay.on_blocked: exit.
 func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error {
 	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
 		return &BlockedError{reason, cause}
 	}
 	s.r.monitor.SetBlocked(reason, cause)
 	s.r.monitor.Waits(time.Now().Add(d))
-	stop := ctx.Done()
-	if !person {
-		stop = nil
-	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -57,12 +52,15 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 		return s.intake.srcErr
 	case err := <-s.interrupts:
 		return err
-	case <-stop:
+	case <-ctx.Done():
 		return errStopped
 	case <-deliveryCtx.Done():
 		return s.Cut()
 	}
 }
+
+// Stopped is the end of a session whose remaining rows were not handed to the sink.
+func (s *session) Stopped() error { return errStopped }
 
 // Last is the last row that was taken, and whether its transaction continues after the last
 // batch.

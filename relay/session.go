@@ -198,8 +198,8 @@ func (s *session) sourceLost(connection bool) {
 	s.bounds.endSending()
 }
 
-// errStopped ends a session that was asked to stop while it could not deliver.
-// Its remaining rows were rejected by the brokers or refused by the router, so none is in flight.
+// errStopped ends a session that was asked to stop while it could not deliver. Its remaining rows
+// were rejected by the brokers, refused by the router, or lack a schema, so none is in flight.
 var errStopped = errors.New("stopped while blocked")
 
 // outcome picks the error that explains the end of the session.

@@ -14,7 +14,7 @@ import (
 // starters are the calls that start a PostgreSQL, a real Kafka or Debezium.
 var starters = map[string]bool{
 	"sandbox.StartPostgres": true, "sandbox.StartApache": true, "sandbox.StartApacheContainer": true, "sandbox.StartCluster": true,
-	"sandbox.StartDebezium": true, "stage.Start": true,
+	"sandbox.StartDebezium": true, "sandbox.StartRegistry": true, "stage.Start": true,
 }
 
 // testFiles visits the files of tests and of what tests share.

@@ -260,7 +260,10 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	if row != nil && f.Class != sink.Retry {
 		d.m.monitor.BlockedAt(row, &u.p.records[u.index], d.Lineage(), f.Reason, err)
 	}
-	return d.s.Block(ctx, deliveryCtx, f.Reason, err, f.Class != sink.Retry, wait.Delay())
+	if f.Class != sink.Retry {
+		return d.s.Block(ctx, deliveryCtx, f.Reason, err, true, wait.Delay())
+	}
+	return d.s.Block(context.WithoutCancel(ctx), deliveryCtx, f.Reason, err, false, wait.Delay()) // a drain keeps trying
 }
 
 // rejected blocks at a row that the router cannot turn into a record, and routes it again with

@@ -24,11 +24,12 @@ type Session interface {
 	// Ended is the error that ends the session by now, without the end of the drain; or nil.
 	Ended() error
 
-	// Cut is the end of a drain that took too long.
+	// Cut is the end of a drain that took too long; Stopped is a stop with no row in flight.
 	Cut() error
+	Stopped() error
 
-	// Block shows the relay as blocked and waits for d, or returns the error that ends the
-	// session before. person: the cause does not pass by itself.
+	// Block shows the relay as blocked and waits for d, or returns the error that ends the session
+	// before: Stopped when ctx ends. person: the cause does not pass by itself.
 	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
 
 	// Last is the last row that was taken, and whether its transaction continues after the

@@ -45,6 +45,7 @@ func (n *noting) SetPosition(m sink.Position) {
 type calm struct{ Session }
 
 func (calm) Ended() error               { return nil }
+func (calm) Stopped() error             { return nil }
 func (calm) Cut() error                 { return ErrDrainCut }
 func (calm) Sending() context.Context   { return context.Background() }
 func (calm) Searching() context.Context { return context.Background() }

@@ -32,6 +32,7 @@ const (
 // Session is what a wait needs of the session that a row belongs to: see delivery.Session.
 type Session interface {
 	Wait(deliveryCtx context.Context, signal <-chan struct{}) error
+	Stopped() error
 	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
 }
 
@@ -196,15 +197,22 @@ func (k *Keeper) Await(ctx, deliveryCtx context.Context, s Session, need *schema
 	}
 }
 
-// pause waits before the next try. What passes by itself is shown when it takes long.
+// pause waits before the next try. What passes by itself is shown when it takes long. Nothing is in
+// flight: settle made durable what lies before the row, so a stop ends the wait.
 func (k *Keeper) pause(ctx, deliveryCtx context.Context, s Session, failed error, since, d time.Duration) error {
 	passes := fault.ReasonRegistryUnreachable == reasonOf(failed)
 	if !passes || since >= patience {
 		return s.Block(ctx, deliveryCtx, reasonOf(failed), failed, !passes, d)
 	}
-	over := make(chan struct{})
-	defer time.AfterFunc(min(d, patience-since), func() { close(over) }).Stop()
-	return s.Wait(deliveryCtx, over)
+	over, cancel := context.WithTimeout(ctx, min(d, patience-since))
+	defer cancel()
+	if err := s.Wait(deliveryCtx, over.Done()); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return s.Stopped()
+	}
+	return nil
 }
 
 // reasonOf is the reason of a failed look-up.

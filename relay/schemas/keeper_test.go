@@ -71,14 +71,43 @@ func (s *session) Wait(ctx context.Context, signal <-chan struct{}) error {
 	}
 }
 
-func (s *session) Block(_, ctx context.Context, reason string, cause error, person bool, d time.Duration) error {
+var errStopped = errors.New("stopped")
+
+func (s *session) Stopped() error { return errStopped }
+
+func (s *session) Block(stop, ctx context.Context, reason string, cause error, person bool, d time.Duration) error {
 	s.blocked = append(s.blocked, reason+": "+cause.Error())
 	if person {
 		s.persons++
 	}
-	over := make(chan struct{})
-	time.AfterFunc(d, func() { close(over) })
-	return s.Wait(ctx, over)
+	over, cancel := context.WithTimeout(stop, d)
+	defer cancel()
+	if err := s.Wait(ctx, over.Done()); err != nil {
+		return err
+	}
+	if stop.Err() != nil {
+		return errStopped
+	}
+	return nil
+}
+
+// A stop ends the wait for a registry that is away at once, before it is shown and after, once what
+// lies before the row is durable.
+func TestAwait_EndsWithAStopWhileTheRegistryIsAway(t *testing.T) {
+	for _, after := range []time.Duration{3500 * time.Millisecond, 13500 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{err: &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonRegistryUnreachable, Op: "ask"}}
+			r, k, row := parts(t, f)
+			_, err := route(r, row)
+			ctx, stop := context.WithTimeout(t.Context(), after)
+			defer stop()
+			settled, began := 0, time.Now()
+			err = k.Await(ctx, t.Context(), new(session), need(t, err), func() error { settled++; return nil }, same)
+			if !errors.Is(err, errStopped) || time.Since(began) != after || settled == 0 {
+				t.Errorf("stop after %s: %v after %s, settled %d times", after, err, time.Since(began), settled)
+			}
+		})
+	}
 }
 
 // parts are a router that needs schemas, and a row for it.

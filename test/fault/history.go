@@ -277,6 +277,9 @@ func (w *world) collect(ctx context.Context, h *History) error {
 		return err
 	}
 	h.Records = append(append([]*Delivery(nil), w.archived...), late...)
+	if err := w.decode(h.Records); err != nil {
+		return err
+	}
 	if h.Checkpoints, err = w.readCheckpoints(ctx); err != nil {
 		return err
 	}

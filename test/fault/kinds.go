@@ -25,6 +25,7 @@ type kind struct {
 	relays      int      // how many it needs at least
 	jobs        bool     // the relay works on delivered rows
 	then        string   // with jobs: what becomes of rows, where the fault needs that
+	registry    bool     // rows are encoded by schemas
 	letters     bool     // rows are rejected and set aside
 	link        bool     // the relays reach their servers over a network device
 	special     bool     // not drawn: only for plans that name it
@@ -54,7 +55,7 @@ const (
 var kinds []*kind
 
 func init() { // not a literal: kinds are looked up by what they run
-	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, lostKinds, brokerKinds, codeKinds(), letterKinds, oldKinds, upkeepKinds,
+	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, lostKinds, brokerKinds, codeKinds(), letterKinds, oldKinds, upkeepKinds, registryKinds,
 		[]*kind{{name: "failpoint", about: "kill -9 at a named step of the relay", takes: onRelay, special: true, run: stepFails}})
 }
 

@@ -245,6 +245,9 @@ func (w *world) exported() string { return filepath.Join(w.dir, "export") }
 // outboxConfig is the table's entry.
 func (w *world) outboxConfig() string {
 	entry := "table: public.outbox, preset: outbox"
+	if w.plan.Registry {
+		entry += ", value: avro, schema: {subject: '${aggregate_type}-${event_type}'}"
+	}
 	if j := w.plan.Jobs; j != nil {
 		switch j.Then {
 		case "delete":

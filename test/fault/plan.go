@@ -25,6 +25,7 @@ type Plan struct {
 	HugeAt      Span     `json:"huge_at,omitempty"`
 	ExactlyOnce bool     `json:"exactly_once,omitempty"`
 	Letters     *Letters `json:"letters,omitempty"`  // nil: rows are not set aside
+	Registry    bool     `json:"registry,omitempty"` // rows are encoded
 	Jobs        *Jobs    `json:"jobs,omitempty"`     // nil: rows stay as they are
 	Patience    Span     `json:"patience,omitempty"` // how long a fault waits for the recovery from the one before it; 0: not at all
 	Partitioned bool     `json:"partitioned"`
@@ -103,6 +104,7 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 				p.Jobs.Then = k.then
 			}
 		}
+		p.Registry = p.Registry || k.registry
 		p.Relays = max(p.Relays, k.relays)
 		lasts := k.least
 		if k.most > k.least {
@@ -116,7 +118,7 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 
 // deal takes n kinds from the deck. Rows are set aside in one seed of three, whose cards
 // are dead letters' by a third, or where such kinds were asked for: a relay that blocks
-// at a refused row is another one. Records that were set aside are not taken away.
+// at a refused row is another one. Records that were set aside are not taken away, nor encoded.
 func (p *Plan) deal(deck []*kind, n int, chosen bool) []*kind {
 	var letters, others []*kind
 	for _, k := range deck {
@@ -126,7 +128,7 @@ func (p *Plan) deal(deck []*kind, n int, chosen bool) []*kind {
 	}
 	lettered := len(letters) > 0 && (chosen || p.Seed%3 == 1)
 	for _, k := range deck {
-		if !k.letters && (!lettered || !k.unsettles) {
+		if !k.letters && (!lettered || !k.unsettles && !k.registry) {
 			others = append(others, k)
 		}
 	}

@@ -145,6 +145,8 @@ type world struct {
 	archived []*Delivery // records of topics that were deleted
 	box      letterBox
 
+	registry *schemaRegistry // nil: rows are not encoded
+
 	store     *objects.Store // of exported files; nil: none
 	storeURL  string
 	smallDisk bool // that exported files are on
@@ -235,7 +237,7 @@ func (w *world) build(ctx context.Context, binary string) error {
 		}
 	}
 	config := filepath.Join(w.dir, "relay.yaml")
-	if err := errors.Join(w.prepareExport(ctx), os.WriteFile(config, []byte(w.config()), 0o600)); err != nil {
+	if err := errors.Join(w.prepareExport(ctx), w.prepareRegistry(), os.WriteFile(config, []byte(w.config()), 0o600)); err != nil {
 		return err
 	}
 	args := []string{"--config", config}
@@ -255,8 +257,8 @@ func (w *world) build(ctx context.Context, binary string) error {
 }
 
 func (w *world) config() string {
-	text := fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\n%skafka:\n  brokers: [%s]\nlog: {level: info, format: text}\n",
-		proxied(w.pg.URL(w.database), w.pgProxy.Addr()), w.slot, w.slot, senderTimeout, w.outboxConfig(), join(w.kafka.Addrs()))
+	text := fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\n%skafka:\n  brokers: [%s]\n%slog: {level: info, format: text}\n",
+		proxied(w.pg.URL(w.database), w.pgProxy.Addr()), w.slot, w.slot, senderTimeout, w.outboxConfig(), join(w.kafka.Addrs()), w.registryConfig())
 	relay := w.lettersConfig()
 	if w.plan.ExactlyOnce {
 		relay = append(relay, "guarantee: exactly_once", "checkpoint_topic: "+w.checkpointTopic())

@@ -27,6 +27,7 @@ const (
 	PostgresURLVariable  = "CDC_RELAY_TEST_POSTGRES_URL"      // a server with wal_level=logical, as a superuser
 	KafkaBrokersVariable = "CDC_RELAY_TEST_KAFKA_BROKERS"     // comma-separated addresses of a real cluster
 	KafkaVersionVariable = "CDC_RELAY_TEST_KAFKA_VERSION"     // of the Apache Kafka that Maven fetches
+	RegistryURLVariable  = "CDC_RELAY_TEST_REGISTRY_URL"      // the API of a real schema registry
 	VersionsVariable     = "CDC_RELAY_TEST_POSTGRES_VERSIONS" // majors that the integration tests run on
 	ServersVariable      = "CDC_RELAY_TEST_SERVERS"           // containers: shared servers are containers, and never something else instead
 	RequireVariable      = "CDC_RELAY_REQUIRE"                // servers: a missing server is a failure; all: a missing right too

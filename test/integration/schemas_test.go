@@ -251,3 +251,54 @@ func TestSchemas_ChecksWhatTheApplicationFramed(t *testing.T) {
 		}
 	})
 }
+
+// A transaction of many batches, whose last row waits for the registry, is not held open in Kafka: what
+// lies before the row is committed, a stop is clean, and the next start goes on behind it.
+func TestSchemas_ALargeTransactionWaitsForTheRegistry(t *testing.T) {
+	t.Parallel()
+	const rows = 20_000 // some batches
+	for _, stops := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stops_%t", stops), func(t *testing.T) {
+			brokers, r := harness.Kfake(t, kfakeDefault), newRegistry(t)
+			p, topic, insert := schemaPipeline(t, harness.Postgres(t), brokers, r, "value: avro, schema: {subject: '${event_type}-${topic}'}",
+				"relay: {guarantee: exactly_once, checkpoint_topic: "+harness.Unique(t, "checkpoints")+"}")
+			createCheckpoints(t, p)
+			r.register(t, "x-"+topic, orderV1)
+			settings := p.Settings()
+			run := p.StartWith(t, settings, relay.Events{})
+			run.AwaitStreaming(t)
+			insert(`{"n": 0}`)
+			p.AwaitCaughtUp(t)
+			r.away.Store(true)
+			p.DB.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+				SELECT $1, gen_random_uuid(), CASE i WHEN $2 THEN 'y' ELSE 'x' END, jsonb_build_object('n', i) FROM generate_series(1, $2::int) AS i`, strings.TrimSuffix(topic, "-events"), rows)
+			insert(fmt.Sprintf(`{"n": %d}`, rows+1))
+			run.AwaitBlocked(t, fault.ReasonRegistryUnreachable)
+			if got := len(readCommitted(t, p, topic)); got < rows/2 || got > rows {
+				t.Errorf("%d of %d records before the row are committed", got, rows)
+			}
+			if stops {
+				run.Stop(t)
+				run = p.StartWith(t, settings, relay.Events{})
+				run.AwaitBlocked(t, fault.ReasonRegistryUnreachable)
+			}
+			r.register(t, "y-"+topic, orderV1)
+			r.away.Store(false)
+			p.AwaitCaughtUp(t)
+			run.Stop(t)
+			records := readCommitted(t, p, topic)
+			schema := avro.MustParse(orderV1)
+			for i, rec := range records {
+				var order struct {
+					N int `avro:"n"`
+				}
+				if _, err := schema.Decode(rec.Value[5:], &order); err != nil || order.N != i {
+					t.Fatalf("record %d has %+v, %v", i, order, err)
+				}
+			}
+			if len(records) != rows+2 {
+				t.Errorf("%d records, want %d", len(records), rows+2)
+			}
+		})
+	}
+}
