@@ -94,7 +94,7 @@ func TestOutage_OfADayIsBackPressureAndNotMemory(t *testing.T) {
 		"brokers away, a row waits":      {true, true, status.Blocked, fault.ReasonKafkaUnreachable},
 		"brokers away, keep-alives come": {true, false, status.Streaming, fault.ReasonKafkaUnreachable},
 		"brokers slow, a row waits":      {false, true, status.Blocked, fault.ReasonKafkaNotAcknowledging},
-		"brokers slow, keep-alives come": {false, false, status.Streaming, ""},
+		"brokers slow, keep-alives come": {false, false, status.Streaming, fault.ReasonConfirmedNotMoving},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -168,6 +168,8 @@ func TestOutage_OfADayIsBackPressureAndNotMemory(t *testing.T) {
 				o.sink.SetReachable(nil)
 				o.sink.Release()
 				pass(time.Minute)
+				p.snapshot.Store(&watch.Snapshot{WALEnd: 1 << 30, Slot: catalog.SlotInfo{Active: true, Confirmed: o.server.position(), Restart: 100, SafeWAL: &safe}})
+				pass(10 * time.Second)
 				if st := o.relay.Status(); st.State != status.Streaming || st.Reason != "" || st.InFlightEvents != 0 {
 					t.Errorf("after it: %s %s, %d rows in flight", st.State, st.Reason, st.InFlightEvents)
 				}

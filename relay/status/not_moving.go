@@ -21,7 +21,14 @@ func (b *Monitor) notMoving(now time.Time) time.Duration {
 	if b.silent || b.snapshot == nil || b.snapshot.Drift != nil || b.budget.moved.IsZero() {
 		return 0
 	}
-	held := b.budget.at.Sub(b.budget.moved)
+	if b.announced.state != Streaming { // while the relay was blocked, that was the reason
+		return 0
+	}
+	from := b.budget.moved
+	if b.announced.since.After(from) {
+		from = b.announced.since
+	}
+	held := b.budget.at.Sub(from)
 	if held < notMovingAfter || b.session.LastConfirm().After(b.budget.at) { // it moved since the look
 		return 0
 	}
