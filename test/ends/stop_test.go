@@ -15,7 +15,7 @@ import (
 
 // A consumer that stops does not wait for the session of another one that was killed, even while
 // the group does. What it could not commit is handled once all the same. With -short the brokers
-// are in-process ones, as a session's end takes half a minute.
+// are in-process ones, as the end of a session takes a minute.
 func TestConsumer_StopsBesideAKilledMember(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -27,7 +27,7 @@ func TestConsumer_StopsBesideAKilledMember(t *testing.T) {
 
 func stopsBesideAKilledMember(t *testing.T, brokers *harness.Brokers) {
 	s := newShop(t, harness.Postgres(t), brokers, 6)
-	const session = 30 * time.Second
+	const session = time.Minute
 	killed := s.child("", 0, 1)
 	killed.Session = session
 	cfg := s.config()
