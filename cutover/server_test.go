@@ -266,8 +266,9 @@ func TestCutover_LockLetsWritersGoOn(t *testing.T) {
 		return harness.Query[int64](t, s.db, "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'ShareRowExclusiveLock'") > 0
 	})
 	began := time.Now()
-	s.db.Exec(t, insert)                                  // behind the lock
-	if took := time.Since(began); took > 30*time.Second { // what waits behind the open transaction waits for good
+	s.db.Exec(t, insert) // behind the lock
+	// What waits behind the open transaction for longer waits for good.
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("a writer waited for %s", took)
 	}
 	if _, err := open.Exec(t.Context(), "COMMIT"); err != nil {
