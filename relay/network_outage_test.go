@@ -162,9 +162,6 @@ func topic(t *testing.T, cluster *kfake.Cluster, late time.Duration) string {
 // still holds what was written to it and sends it when the network is back: behind what
 // the next session has written by then.
 func TestRelay_KeepsOrderThroughAnOutageOfItsNetwork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for the kernel to send again")
-	}
 	link := harness.Link(t, sandbox.LinkOptions{Delay: time.Millisecond})
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "order-events"), kfake.ListenFn(func(string, string) (net.Listener, error) {
 		l, err := net.Listen("tcp", net.JoinHostPort(link.Here(), "0"))

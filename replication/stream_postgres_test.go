@@ -387,7 +387,7 @@ func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 			}
 			took := time.Since(began)
 			t.Logf("the stop took %s", took)
-			const limit = 8 * time.Second // most of it is for a checkpoint on a busy machine
+			const limit = 20 * time.Second // a server that waits for the relay gives it up after 60; most of this is for a checkpoint on a busy machine
 			if took >= limit {
 				t.Errorf("it took %s, want less than %s", took, limit)
 			}

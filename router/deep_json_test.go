@@ -58,7 +58,7 @@ func deepMappings() map[string]Mapping {
 
 // deepest is what no route may take, by far: a document of 400 KB takes milliseconds, and
 // what is quadratic in its length half a minute.
-const deepest = 5 * time.Second
+const deepest = 15 * time.Second
 
 // However deeply a document is nested, it passes or the row is rejected with the column's
 // name, in a time that its length decides.

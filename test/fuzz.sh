@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for a while: as many at a time as there are cores, each
-# on one core.
+# on one core. A package is built once for all its targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export GO=$1 FUZZTIME=$2
@@ -11,6 +11,19 @@ targets() { # lines of: package name
 	done
 }
 
+programs=$(mktemp -d)
+trap 'rm -rf "$programs"' EXIT
+export programs
+# Where `go test -fuzz` keeps what it found, too.
+found=$("$GO" env GOCACHE)/fuzz
+export found
+
+build() { # build PACKAGE
+	local place=$programs/$1
+	mkdir -p "$place"
+	(cd "$1" && "$GO" list . >"$place/name" && "$GO" test -c -vet=off -fuzz . -o "$place/fuzz" .)
+}
+
 # Go's fuzzer sometimes fails a run whose time is up, with no input that failed
 # (golang/go#75804): only such a run is repeated.
 ended_late() { # ended_late OUTPUT
@@ -19,11 +32,12 @@ ended_late() { # ended_late OUTPUT
 export -f ended_late
 
 run() { # run PACKAGE NAME
-	local out code try module=$1
-	until [ -f "$module/go.mod" ]; do module=$(dirname "$module"); done
+	local out code try cache
+	cache=$found/$(cat "$programs/$1/name")
+	mkdir -p "$cache"
 	for try in 1 2 3; do
 		code=0
-		out=$(cd "$module" && "$GO" test -run '^$' -fuzz "^$2\$" -fuzztime "$FUZZTIME" -parallel 1 "./${1#"$module"}" 2>&1) || code=$?
+		out=$(cd "$1" && "$programs/$1/fuzz" -test.run '^$' -test.fuzz "^$2\$" -test.fuzztime "$FUZZTIME" -test.parallel 1 -test.fuzzcachedir "$cache" 2>&1) || code=$?
 		if [ $code -eq 0 ] || ! ended_late "$out"; then break; fi
 	done
 	printf '%s %s\n%s\n\n' "$1" "$2" "$(grep -v '^fuzz: elapsed: [0-9]*s, gathering' <<<"$out" | if [ $code -eq 0 ]; then tail -n 3; else cat; fi)"
@@ -31,9 +45,10 @@ run() { # run PACKAGE NAME
 }
 export -f run
 
-count=$(targets | wc -l)
-[ "$count" -gt 0 ] || { echo "no fuzz target found" >&2; exit 1; }
+all=$(targets)
+[ -n "$all" ] || { echo "no fuzz target found" >&2; exit 1; }
+for package in $(cut -d' ' -f1 <<<"$all" | sort -u); do build "$package"; done
 cores=$("$GO" env GOMAXPROCS 2>/dev/null)
 cores=${cores:-$(getconf _NPROCESSORS_ONLN)}
-targets | xargs -P "$cores" -L 1 bash -c 'run "$1" "$2"' run
-printf '%d fuzz targets, %s each, nothing found\n' "$count" "$FUZZTIME"
+xargs -P "$cores" -L 1 bash -c 'run "$1" "$2"' run <<<"$all"
+printf '%d fuzz targets, %s each, nothing found\n' "$(wc -l <<<"$all")" "$FUZZTIME"

@@ -65,7 +65,7 @@ func TestKafka_ClosingAConnectionDiscardsWhatWasNotDelivered(t *testing.T) {
 			_ = below.SetWriteDeadline(time.Time{})
 			began := time.Now()
 			_ = conn.Close()
-			if took := time.Since(began); took > time.Second {
+			if took := time.Since(began); took > 4*time.Second { // TLS would give its last message five
 				t.Errorf("closing took %s", took)
 			}
 			_ = broker.SetReadDeadline(time.Now().Add(time.Minute))

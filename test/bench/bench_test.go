@@ -142,7 +142,7 @@ func TestChooseSuites(t *testing.T) {
 		return strings.Join(all, " ")
 	}
 	for want, o := range map[string]options{
-		"drain single large outage latency start idle":                                                              {},
+		"drain single large outage latency start idle": {},
 		"drain single large outage latency start idle thousand payload topics shards columns ways cluster backfill backlog": {full: true},
 		"single latency":                      {suites: "latency, single"},
 		"there is no suite \"x\"":             {suites: "x"},

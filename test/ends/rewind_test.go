@@ -82,9 +82,6 @@ func TestRewind_BeyondTheKeysIsRefusedAndOthersAreDropped(t *testing.T) {
 // A partition that is read to its end has the time of the last look, so that it does not hold the
 // keys of others; keys then go by the clock of the slowest.
 func TestPrune_GoesByTheSlowestPartition(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for two timers")
-	}
 	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	cfg := s.config()

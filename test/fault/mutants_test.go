@@ -13,9 +13,6 @@ import (
 // A planted bug whose patch is stale, or makes no program, is a failure of its own. It hides
 // nothing of those after it.
 func TestMutate_GoesOnPastWhatCannotBePlanted(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds and tests the program three times")
-	}
 	t.Chdir("../..") // tests that find a bug are named from there
 	kept := mutants
 	defer func() { mutants = kept }()

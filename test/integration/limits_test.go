@@ -219,7 +219,7 @@ func TestTopics_VeryManyPassInBoundedMemory(t *testing.T) {
 func TestStandby_TakesOverFromAFrozenLeader(t *testing.T) {
 	p, w := outbox(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault))
 	seen := watch(t, p.Brokers, w.Topic())
-	const timeout, limit = 5 * time.Second, 10 * time.Second
+	const timeout, limit = 5 * time.Second, 30 * time.Second // with the default timeout it would be 60 s and more
 	first := p.Exec(t, "run", "--set", "postgres.wal_sender_timeout=5s")
 	w.Insert(t, 100)
 	p.AwaitCaughtUp(t)
