@@ -159,7 +159,7 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 	if len(f.leaves) > 1 { // a connection for each, so only where there is something to do
 		due, err := s.Surveyor.Exists(ctx, of.table, f.condition)
 		if err != nil {
-			return done, err
+			return done, p.readsOnly(err)
 		}
 		if !due {
 			done.Oldest = s.oldest(ctx, f, of)
@@ -181,6 +181,7 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 		return files.write(ctx, session, rows)
 	}
 	done, err = s.Service.Once(ctx, task, tell)
+	err = p.readsOnly(err)
 	done.Bytes = files.bytes
 	if err == nil {
 		done.Oldest = s.oldest(ctx, f, of)

@@ -42,6 +42,7 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 	t.Parallel()
 	k, stop := housekeeper(t, 3, "delete", "")
 	defer stop()
+	k.db.Exec(t, "CREATE SEQUENCE counter")
 	with := func(name, value string) func() {
 		before := k.env
 		k.env = append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_OUTBOX_RETENTION_"+name+"="+value)
@@ -55,6 +56,7 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 		{"WHERE", "event_type =", "syntax error"},
 		{"WHERE", "true AND", "syntax error"},
 		{"WHERE", "count(*) > 1", "aggregate functions are not allowed"},
+		{"WHERE", "nextval('public.counter') > 0", "outbox[0].retention.where: it writes, and rows are chosen in a read-only transaction"},
 	} {
 		undo := with(tt.name, tt.value)
 		before := k.rows(t)
@@ -64,6 +66,9 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 			t.Errorf("%s %s: %d rows are left of %d", tt.name, tt.value, n, before)
 		}
 		undo()
+	}
+	if harness.Query[bool](t, k.db, "SELECT is_called FROM counter") {
+		t.Error("the condition wrote")
 	}
 
 	k.db.Exec(t, "CREATE PUBLICATION other FOR TABLE outbox WITH (publish = 'insert, delete')")

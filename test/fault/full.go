@@ -38,6 +38,9 @@ var parts = []part{
 	{"kinds", "every kind of fault on in-process brokers, PostgreSQL 15 and 18", 8, func(p *programme, ctx context.Context) error {
 		return p.seeds(ctx, "kfake", atLeastOnce)
 	}},
+	{"jobs", "every kind of fault while the relay deletes, exports and marks beside its stream, the first seed and each fourth with exactly_once", 3, func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, "kfake", mixed, jobFaults()...)
+	}},
 	{"once", "kinds of faults with exactly_once, in-process brokers and a real one", 4, func(p *programme, ctx context.Context) error {
 		return p.seeds(ctx, "kfake,apache", exactlyOnce)
 	}},
@@ -141,15 +144,24 @@ func (p *programme) store() error {
 
 // seeds begins with exactly_once where the guarantees are mixed, so that a budget of
 // one seed has it.
-func (p *programme) seeds(ctx context.Context, brokers, guarantee string) error {
+func (p *programme) seeds(ctx context.Context, brokers, guarantee string, faults ...string) error {
 	inner := *p
-	inner.brokers, inner.faults, inner.length, inner.guarantee = brokers, "", 30*time.Second, guarantee
+	inner.brokers, inner.faults, inner.length, inner.guarantee = brokers, strings.Join(faults, ","), 30*time.Second, guarantee
 	if guarantee == mixed {
 		for !mixedIsOnce(inner.seed) {
 			inner.seed++
 		}
 	}
 	return inner.sample(ctx)
+}
+
+// jobFaults are the kinds of faults of jobs, and some of those that everything has to bear.
+func jobFaults() []string {
+	names := []string{"relay_kill", "relay_term", "pg_terminate*", "net_pg_cut*", "net_kafka_cut*", "leader_move"}
+	for _, k := range upkeepKinds {
+		names = append(names, k.name)
+	}
+	return names
 }
 
 // row is n times the same kind, one after another.

@@ -233,7 +233,10 @@ func (o *stepTable) refill(ctx context.Context, n int) error {
 // Where partitions go, some of its rows are back-dated.
 func (o *stepTable) write(ctx context.Context) {
 	sql := fmt.Sprintf("INSERT INTO %[1]s (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('%[1]s', 'w' || $1 %% %[2]d, 'New', '{}', $2::timestamptz)", o.name, stepKeys)
-	n := 0
+	n, pause := 0, 20*ms
+	if o.c.marks() {
+		pause = 100 * ms // slower than small transactions with a look at the table before each
+	}
 	o.connected(ctx, func(conn *pgx.Conn) error {
 		n++
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTime)
@@ -242,12 +245,12 @@ func (o *stepTable) write(ctx context.Context) {
 		if o.c.partitions && n%3 == 0 {
 			_, err := conn.Exec(limit, sql, n, time.Date(2020, 1, 1+int(o.newest.Load()), 3, 0, 0, 0, time.UTC))
 			if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "23514" { // no partition takes it, or no longer
-				rest(ctx, 4*ms)
+				rest(ctx, pause)
 				return err
 			}
 		}
 		_, err := conn.Exec(limit, sql, n, at)
-		rest(ctx, 4*ms)
+		rest(ctx, pause)
 		return err
 	})
 }

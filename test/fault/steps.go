@@ -122,7 +122,7 @@ func replaySteps(once bool) []string {
 	if once {
 		return append(steps, "old_position_set:2", "records_produced:1", "before_end:1", "after_end:1", "old_position_set:1")
 	}
-	return append(steps, "before_produce:1", "in_promise:40", "old_done_written:1", "in_promise:40")
+	return append(steps, "before_produce:1", "in_promise:20", "old_done_written:1", "in_promise:20")
 }
 
 // killsIn are the steps of one round. Some are come to in the first one alone.
