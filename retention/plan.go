@@ -119,7 +119,10 @@ func (f *found) plan() *Plan {
 			plan.Rows += max(0, f.leaves[i].survey.Rows)
 		}
 	}
-	if f.condition != "" && f.Index == "" && s.Kind == "r" && s.Rows <= upkeep.Unindexed {
+	switch {
+	case p.Blocks:
+		plan.Note("%s.scan: blocks: each run reads the whole table", p.Path)
+	case f.condition != "" && f.Index == "" && s.Kind == "r" && s.Rows <= upkeep.Unindexed:
 		plan.Note("there is no index on %q: each run reads the whole table, which is small; for a larger one: %s", p.By, p.indexSQL())
 	}
 	if !s.MayLock && s.MayDelete && !p.Then.Partitions() {

@@ -95,7 +95,13 @@ func TestRetention_NeedsAnIndexInALargeTable(t *testing.T) {
 		INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', n::text, 'x', '{}' FROM generate_series(1, 120000) n`)
 	k.refusesRetention(t, exitRefused, "no_index", `CREATE INDEX CONCURRENTLY ON "public"."outbox" ("created_at")`)
 	k.db.Exec(t, `CREATE INDEX young ON outbox (created_at) WHERE event_type = 'x'; CREATE INDEX other ON outbox (event_type, created_at)`)
-	k.refusesRetention(t, exitRefused, "no_index", "")
+	k.refusesRetention(t, exitRefused, "no_index", "or set outbox[0].retention.scan: blocks")
+	without := k.env
+	k.env = append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_OUTBOX_RETENTION_SCAN=blocks", "CDC_RELAY_OUTBOX_RETENTION_WHERE=aggregate_id = '7'")
+	k.db.Exec(t, "UPDATE outbox SET created_at = created_at - interval '2h' WHERE aggregate_id = '7'")
+	invoke(t, k.env, "retention").want(t, exitOK, "outbox[0].retention.scan: blocks: each run reads the whole table", "")
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 1 row", "")
+	k.env = without
 	k.db.Exec(t, `CREATE INDEX CONCURRENTLY old ON "public"."outbox" ("created_at")`)
 	invoke(t, k.env, "retention").want(t, exitOK, "index      old\n", "")
 	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 3 rows", "")

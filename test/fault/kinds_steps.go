@@ -119,6 +119,8 @@ func (o *stepTable) play(ctx context.Context, d *Done) error {
 	return o.judge(ctx)
 }
 
+const upkeepLine = "maintenance: {in_run: false, wait: 20s, batch_rows: 5, max_rows_per_second: 0}\n"
+
 const (
 	stepRows = 160      // that a round writes beside the writer
 	badTopic = "no way" // for a row that is rejected: it is no name of a topic
@@ -142,9 +144,12 @@ func (o *stepTable) build(ctx context.Context) error {
 		relay = "guarantee: exactly_once"
 	}
 	config := filepath.Join(w.dir, o.name+".yaml")
-	text := fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\noutbox:\n  - {table: public.%s, preset: outbox, %s}\nkafka:\n  brokers: [%s]\nlog: {level: info, format: text}\nmaintenance: {in_run: false, wait: 20s, batch_rows: 5, max_rows_per_second: 0}\nrelay: {%s, checkpoint_topic: %s, on_reject: dead_letter, dead_letter_topic: %s}\n",
-		proxied(w.pg.URL(w.database), w.pgProxy.Addr()), o.name, o.name, senderTimeout, o.name, o.c.entry(o), join(w.kafka.Addrs()), relay, o.name+"-positions", o.letters())
-	text = strings.ReplaceAll(text, "preset: outbox, }", "preset: outbox}")
+	text := fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\noutbox:\n  - {table: public.%s, preset: outbox, %s}\nkafka:\n  brokers: [%s]\nlog: {level: info, format: text}\n%srelay: {%s, checkpoint_topic: %s, on_reject: dead_letter, dead_letter_topic: %s}\n",
+		proxied(w.pg.URL(w.database), w.pgProxy.Addr()), o.name, o.name, senderTimeout, o.name, o.c.entry(o), join(w.kafka.Addrs()), upkeepLine, relay, o.name+"-positions", o.letters())
+	if o.c.entry(o) == "" { // nothing is to be maintained, and such keys would be refused
+		text = strings.ReplaceAll(text, "preset: outbox, }", "preset: outbox}")
+		text = strings.ReplaceAll(text, upkeepLine, "")
+	}
 	if err := errors.Join(os.WriteFile(config, []byte(text), 0o600), os.MkdirAll(o.folder(), 0o755), w.sql(ctx, o.schema())); err != nil {
 		return err
 	}
@@ -197,13 +202,22 @@ func (o *stepTable) schema() string {
 	return fmt.Sprintf(sql, o.name)
 }
 
-// refill writes rows for the next call, with keys of their own.
+// refill writes rows for the next call, with keys of their own, unless enough are left of before.
 func (o *stepTable) refill(ctx context.Context, n int) error {
+	left := 0
+	if err := o.w.session(ctx, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT count(*) FROM "+o.name+" WHERE published_at IS NULL").Scan(&left)
+	}); err != nil || left > 2*stepRows && !o.c.partitions && !o.c.rejects {
+		return err
+	}
 	insert := "INSERT INTO %[1]s (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT '%[2]s', '%[3]s' || n %% %[4]d, 'Filled', jsonb_build_object('n', n), %[5]s FROM generate_series(1, %[6]d) n"
 	add := func(kind, key, at string, n int) error {
 		return o.w.sql(ctx, fmt.Sprintf(insert, o.name, kind, key, stepKeys, at, n))
 	}
 	if !o.c.partitions {
+		if o.c.rejects {
+			n = min(n, 20) // its transactions are the smallest
+		}
 		err := add(o.name, "f", "now() - interval '3 hours'", n)
 		if err == nil && (o.c.rejects || o.days == 0 && !o.c.again && !o.c.proves) {
 			err = add(badTopic, "bad", "now() - interval '3 hours'", 7)
