@@ -329,7 +329,7 @@ func (o *stepTable) until(ctx context.Context, step string, behind bool, run *st
 			}
 			beside = func() error { return o.relay.Signal(syscall.SIGCONT) }
 		}
-		began := time.Now(); out, code, died, err := o.call(ctx, env, o.words(*run), beside); if os.Getenv("TRY_N") != "" { fmt.Println(o.c.name, step, code, died, time.Since(began)) }
+		out, code, died, err := o.call(ctx, env, o.words(*run), beside)
 		whole, _ := os.ReadFile(filepath.Join(o.w.dir, o.name+".log"))
 		if found := runID.FindSubmatch(whole); found != nil {
 			*run = string(found[1])
