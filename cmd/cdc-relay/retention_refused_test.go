@@ -56,6 +56,7 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 		{"WHERE", "event_type =", "syntax error"},
 		{"WHERE", "true AND", "syntax error"},
 		{"WHERE", "count(*) > 1", "aggregate functions are not allowed"},
+		{"WHERE", "id IN (SELECT id FROM public.outbox FOR UPDATE)", "outbox[0].retention.where: it writes, and rows are chosen in a read-only transaction"},
 		{"WHERE", "nextval('public.counter') > 0", "outbox[0].retention.where: it writes, and rows are chosen in a read-only transaction"},
 	} {
 		undo := with(tt.name, tt.value)
