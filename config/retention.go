@@ -26,7 +26,7 @@ func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 		r := o.Retention
 		p := retention.Policy{
 			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].retention", i)},
-			Keep:   time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
+			Keep:   time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then), Blocks: r.Scan == "blocks",
 		}
 		if p.Then == retention.Export {
 			p.Export = r.Export.files()
@@ -195,7 +195,7 @@ func (l *loader) checkNoRetention(path string, r *retentionSettings) {
 		set  bool
 	}{
 		{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""},
-		{"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead},
+		{"scan", r.Scan != l.usualRetention().Scan}, {"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead},
 	} {
 		if key.set {
 			l.noEffect(path+"."+key.name, path+".then", "something else")
@@ -232,6 +232,9 @@ func (l *loader) checkPartitions(path string, r *retentionSettings) {
 		l.noEffect(path+".create_ahead", path+".then", "drop_partition or detach_partition")
 	case r.CreateAhead < 0 || r.CreateAhead > maxAhead:
 		l.refuse(path+".create_ahead", "%d is not allowed; allowed: 0 to %d", r.CreateAhead, maxAhead)
+	}
+	if whole && r.Scan != l.usualRetention().Scan {
+		l.noEffect(path+".scan", path+".then", "delete, archive or export")
 	}
 	if whole && r.Where != "" {
 		l.refuse(path+".where", "cannot choose rows where whole partitions go; allowed with then: delete or archive")

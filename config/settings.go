@@ -82,6 +82,7 @@ type retentionSettings struct {
 	Where        string         `yaml:"where" desc:"SQL condition that a row has to meet as well, for example status = 'sent'. Functions outside pg_catalog with their schema."`
 	ArchiveTable string         `yaml:"archive_table" desc:"With then: archive: table that has every column of this one by name and type."`
 	Export       exportSettings `yaml:"export" desc:"With then: export: the files that rows are written to before they are deleted."`
+	Scan         string         `yaml:"scan" default:"index" enum:"index,blocks" desc:"How rows that are due are found. index: by an index on the column of by. blocks: without one; each look reads the whole table, block by block."`
 	CreateAhead  int            `yaml:"create_ahead" default:"7" desc:"With then: drop_partition or detach_partition: how many partitions are made before they are needed, as long as the newest one; 0: somebody else makes them."`
 }
 

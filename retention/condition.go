@@ -4,7 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/postgres"
 )
+
+// readsOnly tells a condition that writes from a server that takes no writes: rows are named in a
+// read-only transaction, on a primary.
+func (p *Policy) readsOnly(err error) error {
+	if err == nil || p.Where == "" || postgres.SQLState(err) != "25006" {
+		return err
+	}
+	return p.Mistake("where", "write a condition that only reads", "it writes, and rows are chosen in a read-only transaction: %w", err)
+}
 
 // CheckCondition refuses text that is not one SQL condition by itself: parentheses and quotes
 // that are not closed or were not opened, or a second statement. What the words mean only a

@@ -37,7 +37,7 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 	}
 	plan := f.plan()
 	if f.condition != "" {
-		if err := s.count(ctx, f, plan); err != nil {
+		if err := f.Sort(s.count(ctx, f, plan)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -74,7 +74,7 @@ func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
 	for i := range f.leaves {
 		due, err := s.Surveyor.Due(ctx, f.leaves[i].table, wal.QuoteIdentifier(f.by.Name), f.condition)
 		if err != nil {
-			return err
+			return f.policy.readsOnly(err)
 		}
 		all.Rows, all.Undated, all.Counted = all.Rows+due.Rows, all.Undated+due.Undated, all.Counted && due.Counted
 		if due.Oldest != nil && (all.Oldest == nil || due.Oldest.Before(*all.Oldest)) {
@@ -119,7 +119,10 @@ func (f *found) plan() *Plan {
 			plan.Rows += max(0, f.leaves[i].survey.Rows)
 		}
 	}
-	if f.condition != "" && f.Index == "" && s.Kind == "r" && s.Rows <= upkeep.Unindexed {
+	switch {
+	case p.Blocks:
+		plan.Note("%s.scan: blocks: each run reads the whole table", p.Path)
+	case f.condition != "" && f.Index == "" && s.Kind == "r" && s.Rows <= upkeep.Unindexed:
 		plan.Note("there is no index on %q: each run reads the whole table, which is small; for a larger one: %s", p.By, p.indexSQL())
 	}
 	if !s.MayLock && s.MayDelete && !p.Then.Partitions() {

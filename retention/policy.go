@@ -43,6 +43,7 @@ type Policy struct {
 	Then    Then
 	Archive wal.Table // with Then Archive
 	Export  Files     // with Then Export
+	Blocks  bool      // rows that are due are found without an index
 	Ahead   int       // partitions to be made before they are needed, where whole ones go
 }
 

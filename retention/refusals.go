@@ -48,8 +48,8 @@ func (p *Policy) refusals(s *maintenance.Survey, index string) (all []error) {
 	if p.Then == Archive {
 		all = append(all, p.archiveRefusals(s)...)
 	}
-	if index == "" && s.Rows > upkeep.Unindexed {
-		all = append(all, p.Refuse(fault.ReasonNoIndex, "run: "+p.indexSQL(), "it has some %d rows and no index on %q: every pass would read all of it", s.Rows, p.By))
+	if index == "" && !p.Blocks && s.Rows > upkeep.Unindexed {
+		all = append(all, p.Refuse(fault.ReasonNoIndex, "run: "+p.indexSQL()+"; or set "+p.Path+".scan: blocks", "it has some %d rows and no index on %q: every pass would read all of it", s.Rows, p.By))
 	}
 	return all
 }

@@ -102,7 +102,10 @@ func (s *Service) survey(ctx context.Context, f *found) (err error) {
 // leaf finds the way to the rows of one table, and what it refuses.
 func (s *Service) leaf(ctx context.Context, f *found, table wal.Table, survey *maintenance.Survey) (one leaf, err error) {
 	one = leaf{table: table, survey: survey}
-	if one.index, err = s.Surveyor.Index(ctx, f.work(&one, &s.Limits), survey.OID); err == nil {
+	if !f.policy.Blocks {
+		one.index, err = s.Surveyor.Index(ctx, f.work(&one, &s.Limits), survey.OID)
+	}
+	if err == nil {
 		f.Refused = append(f.Refused, f.policy.of(table).refusals(survey, one.index)...)
 	}
 	return one, err
@@ -159,7 +162,7 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 	if len(f.leaves) > 1 { // a connection for each, so only where there is something to do
 		due, err := s.Surveyor.Exists(ctx, of.table, f.condition)
 		if err != nil {
-			return done, err
+			return done, p.readsOnly(err)
 		}
 		if !due {
 			done.Oldest = s.oldest(ctx, f, of)
@@ -181,6 +184,7 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 		return files.write(ctx, session, rows)
 	}
 	done, err = s.Service.Once(ctx, task, tell)
+	err = p.readsOnly(err)
 	done.Bytes = files.bytes
 	if err == nil {
 		done.Oldest = s.oldest(ctx, f, of)
@@ -190,6 +194,9 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 
 // oldest is the age of the oldest row; that it is not known is no failure.
 func (s *Service) oldest(ctx context.Context, f *found, of *leaf) *float64 {
+	if f.policy.Blocks && of.survey.Rows > upkeep.Unindexed { // to find it takes another look at the whole table
+		return nil
+	}
 	age, _ := s.Surveyor.Oldest(ctx, of.table, upkeep.Now(f.by), wal.QuoteIdentifier(f.by.Name), f.policy.Where, of.index != "")
 	return age
 }

@@ -263,6 +263,7 @@ func TestBackfill_RefusesBadInput(t *testing.T) {
 		"a where that comments":            {k.env, []string{"--where", "true) --"}, exitUsage, "42601"},
 		"two statements":                   {k.env, []string{"--where", "true; DROP TABLE outbox"}, exitUsage, "42601"},
 		"a where that writes":              {k.env, []string{"--where", "setval('outbox_id_seq', 1) > 0"}, exitUsage, "SQLSTATE"},
+		"a where that locks":               {k.env, []string{"--where", "id IN (SELECT id FROM outbox FOR UPDATE)"}, exitUsage, "SQLSTATE"},
 		"a where that counts":              {k.env, []string{"--where", "count(*) > 1"}, exitUsage, "42803"},
 		"a where with a parameter":         {k.env, []string{"--where", "id = $1"}, exitUsage, "parameter"},
 		"a where that divides by zero":     {k.env, []string{"--where", "1 / (id - 3) > 0"}, exitUsage, "22012"},

@@ -42,6 +42,7 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 	t.Parallel()
 	k, stop := housekeeper(t, 3, "delete", "")
 	defer stop()
+	k.db.Exec(t, "CREATE SEQUENCE counter")
 	with := func(name, value string) func() {
 		before := k.env
 		k.env = append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_OUTBOX_RETENTION_"+name+"="+value)
@@ -55,6 +56,8 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 		{"WHERE", "event_type =", "syntax error"},
 		{"WHERE", "true AND", "syntax error"},
 		{"WHERE", "count(*) > 1", "aggregate functions are not allowed"},
+		{"WHERE", "id IN (SELECT id FROM public.outbox FOR UPDATE)", "outbox[0].retention.where: it writes, and rows are chosen in a read-only transaction"},
+		{"WHERE", "nextval('public.counter') > 0", "outbox[0].retention.where: it writes, and rows are chosen in a read-only transaction"},
 	} {
 		undo := with(tt.name, tt.value)
 		before := k.rows(t)
@@ -64,6 +67,9 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 			t.Errorf("%s %s: %d rows are left of %d", tt.name, tt.value, n, before)
 		}
 		undo()
+	}
+	if harness.Query[bool](t, k.db, "SELECT is_called FROM counter") {
+		t.Error("the condition wrote")
 	}
 
 	k.db.Exec(t, "CREATE PUBLICATION other FOR TABLE outbox WITH (publish = 'insert, delete')")
@@ -90,7 +96,13 @@ func TestRetention_NeedsAnIndexInALargeTable(t *testing.T) {
 		INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', n::text, 'x', '{}' FROM generate_series(1, 120000) n`)
 	k.refusesRetention(t, exitRefused, "no_index", `CREATE INDEX CONCURRENTLY ON "public"."outbox" ("created_at")`)
 	k.db.Exec(t, `CREATE INDEX young ON outbox (created_at) WHERE event_type = 'x'; CREATE INDEX other ON outbox (event_type, created_at)`)
-	k.refusesRetention(t, exitRefused, "no_index", "")
+	k.refusesRetention(t, exitRefused, "no_index", "or set outbox[0].retention.scan: blocks")
+	without := k.env
+	k.env = append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_OUTBOX_RETENTION_SCAN=blocks", "CDC_RELAY_OUTBOX_RETENTION_WHERE=aggregate_id = '7'")
+	k.db.Exec(t, "UPDATE outbox SET created_at = created_at - interval '2h' WHERE aggregate_id = '7'")
+	invoke(t, k.env, "retention").want(t, exitOK, "outbox[0].retention.scan: blocks: each run reads the whole table", "")
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 1 row", "")
+	k.env = without
 	k.db.Exec(t, `CREATE INDEX CONCURRENTLY old ON "public"."outbox" ("created_at")`)
 	invoke(t, k.env, "retention").want(t, exitOK, "index      old\n", "")
 	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 3 rows", "")

@@ -115,13 +115,16 @@ func (s *Surveyor) Fence(ctx context.Context) (wal.LSN, error) { return s.sessio
 // Table reads the catalog. publications are those of the configuration.
 func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Table, publications []string) (*Survey, error) {
 	s.session.q.Ctx = ctx
-	found, err := s.table(table)
-	if err == nil {
-		err = s.sent(found, publications)
-	}
-	if err == nil && archive != nil {
-		found.Archive, err = s.archive(found.OID, *archive, publications)
-	}
+	var found *Survey
+	err := whileDropped(func() (err error) {
+		if found, err = s.table(table); err == nil {
+			err = s.sent(found, publications)
+		}
+		if err == nil && archive != nil {
+			found.Archive, err = s.archive(found.OID, *archive, publications)
+		}
+		return err
+	})
 	if err == nil {
 		found.Standbys, err = s.Standbys(ctx)
 	}
@@ -136,8 +139,22 @@ func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Tabl
 func (s *Surveyor) Sent(ctx context.Context, oid uint32, publications []string) (*Survey, error) {
 	s.session.q.Ctx = ctx
 	t := &Survey{OID: oid}
-	return t, postgres.Classify("look at publications", s.sent(t, publications))
+	return t, postgres.Classify("look at publications", whileDropped(func() error { return s.sent(t, publications) }))
 }
+
+// whileDropped looks again where a publication went while it was looked at: the server lists all of
+// them, also those of others, and fails on one that is not there any more when its tables are asked
+// for. That one of ours is missing is no error here, but part of what is found.
+func whileDropped(look func() error) (err error) {
+	for range 5 {
+		if err = look(); postgres.SQLState(err) != undefinedObject {
+			return err
+		}
+	}
+	return err
+}
+
+const undefinedObject = "42704"
 
 func (s *Surveyor) sent(t *Survey, publications []string) (err error) {
 	names := namesSQL(publications)

@@ -32,10 +32,14 @@ var parts = []part{
 	{"standby", "30 takeovers: clean stop, kill -9, frozen leader", 0, (*programme).takeovers},
 	{"failpoints", "kill -9 at each named step, the 1st, 2nd, 7th time", 0, (*programme).steps},
 	{"old_rows", "kill -9 of backfill and cutover at each named step, each with its relay afterwards", 0, (*programme).oldRows},
+	{"delivered", "100 kill -9 each of retention (delete, archive, folder, bucket, partitions), mark, rejects, audit and replay at their named steps", 0, func(p *programme, ctx context.Context) error { return p.delivered(ctx, 100) }},
 	{"bar", "targets for losses, memory and stops, at full size", 0, (*programme).bar},
 	{"mutants", "bugs planted into the relay", 0, (*programme).mutate},
 	{"kinds", "every kind of fault on in-process brokers, PostgreSQL 15 and 18", 8, func(p *programme, ctx context.Context) error {
 		return p.seeds(ctx, "kfake", atLeastOnce)
+	}},
+	{"jobs", "every kind of fault while the relay deletes, exports and marks beside its stream, the first seed and each fourth with exactly_once", 3, func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, "kfake", mixed, jobFaults()...)
 	}},
 	{"once", "kinds of faults with exactly_once, in-process brokers and a real one", 4, func(p *programme, ctx context.Context) error {
 		return p.seeds(ctx, "kfake,apache", exactlyOnce)
@@ -140,15 +144,24 @@ func (p *programme) store() error {
 
 // seeds begins with exactly_once where the guarantees are mixed, so that a budget of
 // one seed has it.
-func (p *programme) seeds(ctx context.Context, brokers, guarantee string) error {
+func (p *programme) seeds(ctx context.Context, brokers, guarantee string, faults ...string) error {
 	inner := *p
-	inner.brokers, inner.faults, inner.length, inner.guarantee = brokers, "", 30*time.Second, guarantee
+	inner.brokers, inner.faults, inner.length, inner.guarantee = brokers, strings.Join(faults, ","), 30*time.Second, guarantee
 	if guarantee == mixed {
 		for !mixedIsOnce(inner.seed) {
 			inner.seed++
 		}
 	}
 	return inner.sample(ctx)
+}
+
+// jobFaults are the kinds of faults of jobs, and some of those that everything has to bear.
+func jobFaults() []string {
+	names := []string{"relay_kill", "relay_term", "pg_terminate*", "net_pg_cut*", "net_kafka_cut*", "leader_move"}
+	for _, k := range upkeepKinds {
+		names = append(names, k.name)
+	}
+	return names
 }
 
 // row is n times the same kind, one after another.
@@ -301,6 +314,42 @@ func (p *programme) oldRows(ctx context.Context) error {
 		}
 	}
 	return found
+}
+
+// delivered kills each command that works on delivered rows so often in all, on either server and
+// with either guarantee.
+func (p *programme) delivered(ctx context.Context, times int) error {
+	var found error
+	for i, version := range []string{"15", "18"} {
+		plan := p.plain(deliveredSteps(times/2), 1)
+		plan.Seed, plan.Postgres, plan.Broker, plan.ExactlyOnce = plan.Seed+uint64(i), version, "kfake", i == 1
+		plan.Writers, plan.Pause, plan.Large = 1, Span(time.Second), 1 // each command has a table and a writer of its own
+		switch err := p.one(ctx, plan); {
+		case errors.Is(err, errFound):
+			found = err
+		case err != nil:
+			return err
+		}
+	}
+	return found
+}
+
+// deliveredSteps are one action for each command. The ways of replay share what one command has.
+func deliveredSteps(times int) (actions []Action) {
+	replays := 0
+	for _, c := range stepCases() {
+		if c.again {
+			replays++
+		}
+	}
+	for i, c := range stepCases() {
+		n := times
+		if c.again {
+			n = (times + replays - 1) / replays
+		}
+		actions = append(actions, Action{Kind: "steps_" + c.name, At: Span(i) * Span(time.Second), N: uint64(n*1000 + i)})
+	}
+	return actions
 }
 
 // stepsOf are the steps at which a relay with a guarantee dies, each the 1st, 2nd and

@@ -282,21 +282,16 @@ func (o *oldTable) bring(ctx context.Context, d *Done) (killed int, err error) {
 
 // call runs a command; died: by kill -9, at its failpoint.
 func (o *oldTable) call(ctx context.Context, env, command []string, beside func() error) (out string, code int, died bool, err error) {
-	name := filepath.Join(o.w.dir, o.name+".log")
-	log, err := os.Create(name)
-	if err != nil {
-		return "", 0, false, err
-	}
-	defer log.Close()
-	cmd := exec.Command(o.binary, append(slices.Clone(command), o.args...)...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
-	cmd.Stdout, cmd.Stderr = log, log
-	process, err := sandbox.Run(cmd)
+	process, err := o.begin(o.name, env, command)
 	if err != nil {
 		return "", 0, false, err
 	}
 	outcome := make(chan error, 1)
-	go func() { rest(ctx, sec); outcome <- beside() }()
+	if beside == nil {
+		outcome <- nil
+	} else {
+		go func() { rest(ctx, sec); outcome <- beside() }()
+	}
 	select {
 	case <-process.Done():
 	case <-time.After(callLimit):
@@ -306,9 +301,22 @@ func (o *oldTable) call(ctx context.Context, env, command []string, beside func(
 		process.Kill()
 	}
 	err = <-outcome
-	text, _ := os.ReadFile(name)
+	text, _ := os.ReadFile(filepath.Join(o.w.dir, o.name+".log"))
 	code = process.ExitCode()
 	return strings.TrimSpace(string(text[max(0, len(text)-800):])), code, code == -1, err
+}
+
+// begin starts a command. What it says is in the file of that name.
+func (o *oldTable) begin(name string, env, command []string) (*sandbox.Process, error) {
+	log, err := os.Create(filepath.Join(o.w.dir, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(o.binary, append(slices.Clone(command), o.args...)...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	return sandbox.Run(cmd)
 }
 
 // stream runs a relay until the slot has all that was written.
@@ -330,7 +338,7 @@ func (o *oldTable) stream(ctx context.Context) error {
 		})
 		stop()
 	}()
-	_, _, _, err = o.call(streaming, nil, []string{"run", "--set", fmt.Sprintf("http.listen=127.0.0.1:%d", port)}, func() error { return nil })
+	_, _, _, err = o.call(streaming, nil, []string{"run", "--set", fmt.Sprintf("http.listen=127.0.0.1:%d", port)}, nil)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -493,6 +501,8 @@ func (o *oldTable) end(ctx context.Context) error {
 
 // stepsBinary is a relay that dies where it is told to, built once.
 func (s *servers) stepsBinary(ctx context.Context, dir string) (string, error) {
+	s.building.Lock()
+	defer s.building.Unlock()
 	if s.steps != "" {
 		if _, err := os.Stat(s.steps); err == nil {
 			return s.steps, nil

@@ -196,14 +196,12 @@ func (w *world) prepareExport(ctx context.Context) error {
 	}
 	switch w.plan.Jobs.Then {
 	case toBucket:
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		store, address, end, err := startStore()
 		if err != nil {
 			return err
 		}
-		w.store, w.storeURL = objects.New(bucketName, accessKey), "http://"+listener.Addr().String()
-		server := &http.Server{Handler: w.store, ReadHeaderTimeout: sec, ErrorLog: log.New(io.Discard, "", 0)}
-		go func() { _ = server.Serve(listener) }()
-		w.closers = append(w.closers, func() { w.store.Close(); _ = server.Close() })
+		w.store, w.storeURL = store, address
+		w.closers = append(w.closers, end)
 	case toSmallDisk:
 		folder := absolute(w.exported())
 		err := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", "size=32m,mode=755", "tmpfs", folder).Run()
@@ -212,6 +210,18 @@ func (w *world) prepareExport(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// startStore starts a store of exported files.
+func startStore() (store *objects.Store, address string, end func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", nil, err
+	}
+	store = objects.New(bucketName, accessKey)
+	server := &http.Server{Handler: store, ReadHeaderTimeout: sec, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = server.Serve(listener) }()
+	return store, "http://" + listener.Addr().String(), func() { store.Close(); _ = server.Close() }, nil
 }
 
 // fill writes until the disk takes nothing more.

@@ -188,7 +188,7 @@ func buildFailpoints(ctx context.Context, dir string) (string, error) {
 func failpointPatches() (merged []patch, extra map[string]string, err error) {
 	var patches []patch
 	extra = map[string]string{}
-	for _, f := range slices.Concat(failpoints, oldFailpoints) {
+	for _, f := range slices.Concat(failpoints, oldFailpoints, upkeepFailpoints) {
 		patches = append(patches, f.patch)
 		folder := filepath.Dir(f.file)
 		extra[folder+"/failpoint.go"] = fmt.Sprintf(failpointSource, filepath.Base(folder))

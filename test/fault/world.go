@@ -38,7 +38,8 @@ type servers struct {
 	postgres map[string]*sandbox.Postgres
 	kafka    map[behind]*sandbox.Cluster
 	link     *sandbox.Link // nil: no run needed one
-	steps    string        // a relay with failpoints, once it is built
+	building sync.Mutex
+	steps    string // a relay with failpoints, once it is built
 }
 
 // behind is a kind of real brokers, whose clients reach them over a link or not.

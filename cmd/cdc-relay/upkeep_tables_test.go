@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// Names that need quotes, a column that was dropped, a child that inherits, and ages that are none:
+// retention and mark act on the rows of the table itself, and on those of an age.
+func TestUpkeep_TablesOfEveryShape(t *testing.T) {
+	t.Parallel()
+	const table = `"Out Box"."Box ""1"`
+	for name, c := range map[string]struct {
+		then string
+		left string // of the table itself
+	}{
+		"deleted":  {"delete", "future infinity never young"},
+		"exported": {"export, export: {to: %q}", "always future infinity never young"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newKeeper(t, keeping["detect_moved_slot"])
+			k.db.Exec(t, `CREATE SCHEMA "Out Box"; CREATE TABLE `+table+` (gone int, "Id It" text PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL,
+				payload jsonb NOT NULL, "Created At" timestamptz, published_at timestamptz); ALTER TABLE `+table+` DROP COLUMN gone; CREATE TABLE "Out Box".child () INHERITS (`+table+`)`)
+			then := c.then
+			if name == "exported" {
+				then = fmt.Sprintf(then, t.TempDir())
+			}
+			k.configure(t, fmt.Sprintf(`outbox: [{table: '%s', columns: {id: "Id It"}, retention: {keep: 1h, by: "Created At", then: %s}, mark: {column: published_at}}]
+maintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}
+`, table, then))
+			invoke(t, k.env, "setup").want(t, exitOK, "", "")
+			for _, job := range []string{"retention", "mark"} { // no row is there yet
+				invoke(t, k.env, job, "--once").want(t, exitOK, " 0 rows", "")
+			}
+			url, stop := k.streams(t)
+			defer stop()
+			k.db.Exec(t, `INSERT INTO `+table+` SELECT id, 'order', id, 'Placed', '{}', at FROM (VALUES ('old', now() - interval '3h'), ('young', now() - interval '10min'), ('never', NULL),
+				('future', now() + interval '1h'), ('infinity', 'infinity'), ('always', '-infinity')) v (id, at)`)
+			k.db.Exec(t, `INSERT INTO "Out Box".child SELECT 'child', 'order', 'child', 'Placed', '{}', now() - interval '3h'`)
+			k.published(t, url, 6)
+			rows := func(of string) string {
+				return queryText(t, k.db, `SELECT coalesce(string_agg("Id It", ' ' ORDER BY "Id It"), '') FROM `+of)
+			}
+			invoke(t, k.env, "retention").want(t, exitOK, "1 row without a time", "")
+			invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted", "")
+			if left := rows("ONLY " + table); left != c.left {
+				t.Errorf("%q are left, want %q", left, c.left)
+			}
+			invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked", "")
+			if left := rows(table + " WHERE published_at IS NULL"); left != "child" {
+				t.Errorf("%q have no mark", left)
+			}
+			if n := harness.Query[int64](t, k.db, `SELECT count(*) FROM "Out Box".child`); n != 1 {
+				t.Errorf("%d rows of the child are left", n)
+			}
+		})
+	}
+}
