@@ -32,11 +32,12 @@ type Part interface {
 	Release()
 }
 
-// lockedWait is how long writers of a partition that is locked wait for the slots, and
-// lockedNudge when the end of a quiet server's WAL is moved.
+// lockedWait is how long writers of a partition that is locked wait for the slots. The lock itself
+// writes WAL, which a quiet server does not flush: after lockedNudge the end of its WAL is moved.
 const (
 	lockedWait  = 5 * time.Second
-	lockedNudge = 500 * time.Millisecond
+	lockedPoll  = 20 * time.Millisecond
+	lockedNudge = 40 * time.Millisecond
 )
 
 // Remove proves that all rows of a partition are delivered, and removes it. held: a dead letter
@@ -65,7 +66,7 @@ func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 		return false, err
 	}
 	short := *p
-	short.cfg.Wait, short.cfg.NudgeAfter = min(p.cfg.Wait, lockedWait), min(p.cfg.NudgeAfter, lockedNudge)
+	short.cfg.Wait, short.cfg.Poll, short.cfg.NudgeAfter = min(p.cfg.Wait, lockedWait), min(p.cfg.Poll, lockedPoll), min(p.cfg.NudgeAfter, lockedNudge)
 	slots, err := short.Await(ctx, s, fence)
 	if err != nil {
 		return false, busy(err)

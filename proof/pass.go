@@ -62,13 +62,13 @@ type Config struct {
 
 	Wait       time.Duration // for the slots; 60s
 	Poll       time.Duration // between two looks at them; 100ms
-	NudgeAfter time.Duration // of waiting; 2s
+	NudgeAfter time.Duration // of waiting; 200ms
 }
 
 const (
 	defaultWait       = time.Minute
 	defaultPoll       = 100 * time.Millisecond
-	defaultNudgeAfter = 2 * time.Second
+	defaultNudgeAfter = 200 * time.Millisecond
 )
 
 // Outcome counts the rows of a pass.
