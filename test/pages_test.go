@@ -3,7 +3,6 @@ package test
 import (
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -104,16 +103,18 @@ func TestPages_PicturesFitTheirPages(t *testing.T) {
 	}
 }
 
-// The changelog is a list of features and no diary: what a merge brings back of an older
-// one shows as further sections.
+// The changelog is a list of features and no diary: one list for each version, the newest first.
 func TestPages_ChangelogIsAListOfFeatures(t *testing.T) {
 	text := read(t, "CHANGELOG.md")
-	var sections []string
-	for _, heading := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(text, -1) {
-		sections = append(sections, heading[1])
+	for i, heading := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(text, -1) {
+		if !regexp.MustCompile(`^\d+\.\d+\.\d+(, not released yet| – \d{4}-\d\d-\d\d)$`).MatchString(heading[1]) || i > 0 && strings.Contains(heading[1], "not released") {
+			t.Errorf("section %q: only the first version may be one that is not released yet", heading[1])
+		}
 	}
-	if len(sections) == 0 || sections[len(sections)-1] != "Unreleased" || slices.Index(sections, "Unreleased") != len(sections)-1 {
-		t.Errorf("the sections are %q; new lines go to Unreleased, at the end", sections)
+	for line := range strings.Lines(text) {
+		if len(line) > 400 {
+			t.Errorf("%d characters for one change: %.80s", len(line), line)
+		}
 	}
 	seen := map[string]bool{}
 	for line := range strings.Lines(text) {
