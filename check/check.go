@@ -32,8 +32,8 @@ type Report struct {
 	Records  []*explain.Record
 }
 
-// doctor is one invocation of check.
-type doctor struct {
+// checker is one invocation of check.
+type checker struct {
 	cfg      *config.Config
 	settings relay.Config
 	options  Options
@@ -46,15 +46,15 @@ type doctor struct {
 	records  []*explain.Record
 }
 
-func (d *doctor) add(check string, level advice.Level, next, seen string, args ...any) {
+func (d *checker) add(check string, level advice.Level, next, seen string, args ...any) {
 	d.findings.Add(check, level, next, seen, args...)
 }
 
-func (d *doctor) ok(check, seen string, args ...any) { d.findings.OK(check, seen, args...) }
+func (d *checker) ok(check, seen string, args ...any) { d.findings.OK(check, seen, args...) }
 
 // file reports what loading the configuration found; had it found an error, there
 // would be no checks.
-func (d *doctor) file(cfg *config.Config) {
+func (d *checker) file(cfg *config.Config) {
 	from := cfg.Path
 	if from == "" {
 		from = "the environment"
@@ -65,7 +65,7 @@ func (d *doctor) file(cfg *config.Config) {
 	}
 }
 
-func (d *doctor) postgres(ctx context.Context) {
+func (d *checker) postgres(ctx context.Context) {
 	own := d.options.Own(ctx)
 	report := preflight.Check(ctx, d.settings.Replication)
 	for _, f := range report.Findings {
@@ -79,7 +79,7 @@ func (d *doctor) postgres(ctx context.Context) {
 	d.tables(ctx, report.Tables)
 }
 
-func (d *doctor) kafka(ctx context.Context) {
+func (d *checker) kafka(ctx context.Context) {
 	own := 0
 	if d.settings.OnReject == relay.DeadLetterOnReject {
 		d.expected.DeadLetters(d.settings.DeadLetterTopic, d.settings.ParkKey)
@@ -110,7 +110,7 @@ func (d *doctor) kafka(ctx context.Context) {
 func Run(ctx context.Context, cfg *config.Config, o Options) *Report {
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	d := &doctor{cfg: cfg, settings: cfg.Relay(), options: o}
+	d := &checker{cfg: cfg, settings: cfg.Relay(), options: o}
 	d.file(cfg)
 	if !o.Offline {
 		o.RunStep("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(limited) })

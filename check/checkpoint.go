@@ -16,7 +16,7 @@ import (
 var unreached = []string{"postgres.connection", "kafka.connection", "kafka.authentication"}
 
 // checkpoints holds each slot against what the checkpoint topic says of it.
-func (d *doctor) checkpoints(ctx context.Context) {
+func (d *checker) checkpoints(ctx context.Context) {
 	if !d.settings.KeepsPositions() {
 		return
 	}

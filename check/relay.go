@@ -16,7 +16,7 @@ func holdsSlot(s *status.Status) bool {
 
 // relay says how the relay itself is: it may stand still for what no other check
 // sees, such as a row that has long left the newest ones.
-func (d *doctor) relay(s *status.Status) {
+func (d *checker) relay(s *status.Status) {
 	if s == nil {
 		return
 	}

@@ -75,7 +75,7 @@ func newestRows(n int) string {
 }
 
 // tables compiles the mapping of each table and routes its newest rows.
-func (d *doctor) tables(ctx context.Context, tables []preflight.CheckedTable) {
+func (d *checker) tables(ctx context.Context, tables []preflight.CheckedTable) {
 	routes, err := router.New(d.settings.Router)
 	if err != nil { // checkRooms has compiled it already
 		d.add("table.mapping", advice.Fail, "correct the configuration", "%v", err)
@@ -105,7 +105,7 @@ func (d *doctor) tables(ctx context.Context, tables []preflight.CheckedTable) {
 
 // mapping compiles what is configured for a table, or for a prefix of messages. It
 // gives nil when it does not fit.
-func (d *doctor) mapping(routes *router.Router, name string, rel *wal.Relation) *router.Explanation {
+func (d *checker) mapping(routes *router.Router, name string, rel *wal.Relation) *router.Explanation {
 	made, err := routes.Check(rel)
 	if err != nil {
 		d.unmapped(err)
@@ -124,7 +124,7 @@ func (d *doctor) mapping(routes *router.Router, name string, rel *wal.Relation) 
 
 // unmapped reports each thing that is wrong with a table's mapping. A
 // block to paste does not fit on a line; explain prints it.
-func (d *doctor) unmapped(err error) {
+func (d *checker) unmapped(err error) {
 	fail := func(seen string, err error) {
 		next := "correct the entry in outbox; `cdc-relay explain` shows the role of each column"
 		if advised, ok := errors.AsType[*advice.Error](err); ok && advised.Next != "" {
@@ -145,7 +145,7 @@ func (d *doctor) unmapped(err error) {
 	}
 }
 
-func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, routes *router.Router, made *router.Explanation) {
+func (d *checker) rows(ctx context.Context, i int, table preflight.CheckedTable, routes *router.Router, made *router.Explanation) {
 	rows, err := sample.NewestRows(ctx, d.settings.Replication, i, checkedRows)
 	if err != nil {
 		d.add("table.rows", advice.Warn, "run works without this check; it needs SELECT and an index that finds the newest rows", "%s: its rows could not be read: %v", table.Table, err)
@@ -191,7 +191,7 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 }
 
 // unmet tells what keeps the schema of a table's rows from being used.
-func (d *doctor) unmet(i int, table preflight.CheckedTable, unmet *schemas.Unmet) {
+func (d *checker) unmet(i int, table preflight.CheckedTable, unmet *schemas.Unmet) {
 	failure, ok := errors.AsType[*fault.Error](unmet)
 	if !ok {
 		d.add("registry.connection", advice.Fail, "run the check again", "%s: %v", table.Table, unmet)
@@ -214,7 +214,7 @@ func (d *doctor) unmet(i int, table preflight.CheckedTable, unmet *schemas.Unmet
 }
 
 // schema tells by which schema the newest row is encoded.
-func (d *doctor) schema(i int, table preflight.CheckedTable, routes *router.Router, value []byte) {
+func (d *checker) schema(i int, table preflight.CheckedTable, routes *router.Router, value []byte) {
 	if value == nil {
 		return
 	}
@@ -224,7 +224,7 @@ func (d *doctor) schema(i int, table preflight.CheckedTable, routes *router.Rout
 }
 
 // show keeps a record beyond the buffer that it was made in.
-func (d *doctor) show(table preflight.CheckedTable, rec *record.Record) {
+func (d *checker) show(table preflight.CheckedTable, rec *record.Record) {
 	kept := *rec
 	kept.Key, kept.Value = slices.Clone(rec.Key), slices.Clone(rec.Value)
 	kept.Headers = nil
@@ -234,7 +234,7 @@ func (d *doctor) show(table preflight.CheckedTable, rec *record.Record) {
 	d.records = append(d.records, explain.NewRecord("the newest row of "+table.Table.String(), &kept).WithPositions(d.settings.PositionHeaders))
 }
 
-func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {
+func (d *checker) outcome(table preflight.CheckedTable, t *trial) {
 	causes := slices.SortedFunc(maps.Keys(t.rejections), func(a, b rejectedRows) int { return strings.Compare(a.cause, b.cause) })
 	for _, r := range causes {
 		on := d.settings.OnReject
@@ -267,7 +267,7 @@ func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {
 
 // measure finds the largest payload of the whole table, where that is quick. The
 // topics are those of its newest rows.
-func (d *doctor) measure(ctx context.Context, table preflight.CheckedTable, made *router.Explanation, topics []string) {
+func (d *checker) measure(ctx context.Context, table preflight.CheckedTable, made *router.Explanation, topics []string) {
 	column, _, part := strings.Cut(made.Roles["payload"], "#/")
 	if column == "" {
 		return

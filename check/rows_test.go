@@ -13,7 +13,7 @@ func TestRows_OnlyThoseThatWereRoutedAreOK(t *testing.T) {
 		0: ": the 16 newest rows routed on trial, to orders",
 		2: ": 14 of the 16 newest rows routed on trial, to orders",
 	} {
-		d := new(doctor)
+		d := new(checker)
 		d.outcome(preflight.CheckedTable{}, &trial{rows: 16, rejected: rejected, topics: map[string]int{"orders": 16 - rejected}})
 		if got := d.findings[len(d.findings)-1].Seen; !strings.HasSuffix(got, want) {
 			t.Errorf("%d rejected: %q, want %q", rejected, got, want)

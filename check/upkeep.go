@@ -17,7 +17,7 @@ import (
 var states = []string{fault.ReasonBeforeSlotUnknown, fault.ReasonSlotMissing, fault.ReasonSlotLost, fault.ReasonSlotMoved, fault.ReasonSlotBehind, fault.ReasonDeadLettersFull}
 
 // upkeep finds what keeps the delivered rows of a table from being removed or marked.
-func (d *doctor) upkeep(ctx context.Context) {
+func (d *checker) upkeep(ctx context.Context) {
 	all, cfg := d.cfg.Retention()
 	policies, _ := retention.Tables(all, "")
 	allMarks, _ := d.cfg.Marks()
@@ -48,13 +48,13 @@ func (d *doctor) upkeep(ctx context.Context) {
 	}
 }
 
-func (d *doctor) unknownUpkeep(check string, err error) {
+func (d *checker) unknownUpkeep(check string, err error) {
 	seen, next := advice.Split(err)
 	d.add(check, advice.Warn, cmp.Or(next, "run the check again"), "the work on delivered rows could not be checked: %s", seen)
 }
 
 // refusals are what is in the way of one kind of work on one table.
-func (d *doctor) refusals(check string, refused []error, err error, none, all string) {
+func (d *checker) refusals(check string, refused []error, err error, none, all string) {
 	if err != nil {
 		d.unknownUpkeep(check, err)
 		return

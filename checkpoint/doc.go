@@ -1,30 +1,46 @@
-// Package checkpoint decides which position may be confirmed to PostgreSQL. No other package
-// does.
+// Package checkpoint computes the greatest position that may be confirmed to PostgreSQL. Package
+// relay may lower it before it is reported (session.confirmed), and never raises it.
 //
 // The server keeps every transaction whose commit record starts at or after the confirmed
 // position, and never sends an earlier one again. A position that is too high therefore loses
 // rows, and the server does not check it. This is the argument that the position is never too
 // high:
 //
+//  0. A tracker begins at the position from which the server began to stream (New; newSession of
+//     package relay gives it Stream.Start, the slot's confirmed position). The server sends no
+//     transaction that commits before it, whatever is reported.
 //  1. Entries go into one queue in the order in which they were read from the
 //     socket. A walsender puts a position on the wire only after everything that
 //     commits before it, so no other order is safe. One goroutine fills the queue,
-//     in the order in which batches were read.
+//     in the order in which batches were read (session.take and session.admit call Track).
+//     No batch is left out before one that enters. Whoever drops a batch ends the session,
+//     and with it this tracker: Stream.flush and Stream.offer when they are interrupted or the
+//     connection fails, session.take when it returns an error, session.readThrough,
+//     and session.run after the deliverer has ended.
 //  2. An entry's position is the end of a commit, or a keep-alive, that lies wholly
 //     in that entry or before it. It is never the position of a row, nor that of
-//     a transaction whose commit has not been read.
-//  3. An entry is done when every one of its rows is done. A row is done when the
-//     brokers have acknowledged its record or its dead letter, when it was skipped
-//     (relay.on_reject: skip), when another relay delivered it (Config.Delivered of
-//     package relay), or when an earlier session or a committed checkpoint covers it.
+//     a transaction whose commit has not been read: inside a transaction the decoder drops a
+//     keep-alive's position (Decoder.Idle of package pgoutput).
+//  3. An entry is done when every one of its rows is done. An entry without rows is done at
+//     once (Track). A row is done when every record that the router made of it (none, one or
+//     several) is done. A record is done when the brokers have acknowledged it, or the dead
+//     letter that took its place, or when it was skipped (relay.on_reject: skip). The
+//     router makes no record of a row that a mapping leaves out. None is made either of a row that was
+//     skipped, that another relay delivered (Config.Delivered of package relay), or that an
+//     earlier session or a committed checkpoint covers. InFlight.finish of package delivery
+//     counts the sends of a batch, and one more until all of its rows are routed and
+//     none is held; the last calls Ticket.Done.
 //     If only the rows up to the end of one of its transactions are done,
 //     Partial reports that end. The end then counts as the entry's position, but
 //     only while the entry is the oldest pending one.
-//  4. Confirmed is the greatest position among the done entries that no pending
-//     entry precedes.
+//  4. Confirmable is the greatest position among the done entries that no pending
+//     entry precedes, and the tracker's first position without one.
 //
-// So every transaction that commits before Confirmed is in the entry that carried it, or in an
-// earlier one, and is done. A keep-alive passes through the same queue as rows. The rule
-// "nothing is in flight, so confirm the server's position" would lose data, and this package
-// cannot express it.
+// So every transaction that commits before Confirmable is in the entry that carried it, or in an
+// earlier one, and is done; or it commits before the first position. A keep-alive passes through
+// the same queue as rows. The rule "nothing is in flight, so confirm the server's position" would
+// lose data, and this package cannot express it.
+//
+// A second check does not rely on this argument: status.check of package replication refuses a
+// position beyond what was handed to the consumer, reports nothing, and ends the stream.
 package checkpoint

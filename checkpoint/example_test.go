@@ -20,7 +20,7 @@ func Example() {
 	}
 	for _, i := range []int{1, 0, 2} {
 		tickets[i].Done()
-		fmt.Printf("entry %d is done: %s\n", i, tracker.Confirmed())
+		fmt.Printf("entry %d is done: %s\n", i, tracker.Confirmable())
 	}
 	// Output:
 	// entry 1 is done: 0/100

@@ -29,8 +29,8 @@ type Commit struct {
 // Tracker knows the greatest position such that everything before it is
 // delivered. Entries go in ordered, outcomes come in any order.
 //
-//  1. Confirmed never decreases and never passes a pending entry.
-//  2. An entry that is never done holds Confirmed for good. A session that fails
+//  1. Confirmable never decreases and never passes a pending entry.
+//  2. An entry that is never done holds Confirmable for good. A session that fails
 //     drops its tracker; a late outcome then moves a number that nobody reads.
 //  3. Finishing a ticket twice panics: it means that an acknowledgement was
 //     counted twice, after which nothing that we confirm is safe.
@@ -225,8 +225,8 @@ func (t *Tracker) grow() {
 	t.ring = ring
 }
 
-// Confirmed is the position that may be reported to the server. It takes no lock.
-func (t *Tracker) Confirmed() wal.LSN { return wal.LSN(t.confirmed.Load()) }
+// Confirmable is the position that may be reported to the server. It takes no lock.
+func (t *Tracker) Confirmable() wal.LSN { return wal.LSN(t.confirmed.Load()) }
 
 // Room yields after an entry was done: time to try Track again, or to look
 // whether anything is still pending.

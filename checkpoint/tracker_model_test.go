@@ -47,16 +47,16 @@ func schedule(t *testing.T, seed uint64) {
 	lsn := m.start
 	tickets := map[int]Ticket{}
 	var pending []int // keys of tickets, so that the seed alone decides the order
-	last := tr.Confirmed()
+	last := tr.Confirmable()
 
 	check := func() {
-		if got, want := tr.Confirmed(), m.confirmed(); got != want {
+		if got, want := tr.Confirmable(), m.confirmed(); got != want {
 			t.Fatalf("seed %d: confirmed %s, the model says %s", seed, got, want)
 		}
-		if tr.Confirmed() < last {
-			t.Fatalf("seed %d: confirmed went back from %s to %s", seed, last, tr.Confirmed())
+		if tr.Confirmable() < last {
+			t.Fatalf("seed %d: confirmed went back from %s to %s", seed, last, tr.Confirmable())
 		}
-		last = tr.Confirmed()
+		last = tr.Confirmable()
 		rows, bytes := m.pending()
 		if s := tr.Stats(); s.Rows != rows || s.Bytes != bytes {
 			t.Fatalf("seed %d: %d rows, %d bytes pending, the model says %d, %d", seed, s.Rows, s.Bytes, rows, bytes)
@@ -105,8 +105,8 @@ func schedule(t *testing.T, seed uint64) {
 	for _, e := range m.entries {
 		best = max(best, e.Through)
 	}
-	if tr.Confirmed() != best {
-		t.Fatalf("seed %d: everything is done but confirmed is %s, not %s", seed, tr.Confirmed(), best)
+	if tr.Confirmable() != best {
+		t.Fatalf("seed %d: everything is done but confirmed is %s, not %s", seed, tr.Confirmable(), best)
 	}
 }
 

@@ -18,7 +18,7 @@ func track(t *testing.T, tr *Tracker, rows int, through wal.LSN) Ticket {
 
 func wantConfirmed(t *testing.T, tr *Tracker, want wal.LSN) {
 	t.Helper()
-	if got := tr.Confirmed(); got != want {
+	if got := tr.Confirmable(); got != want {
 		t.Fatalf("confirmed is %s, want %s", got, want)
 	}
 }
@@ -185,7 +185,7 @@ func TestTracker_RemembersABoundedNumberOfUntoldRows(t *testing.T) {
 	if n := len(tr.unreported); n != maxUnreported {
 		t.Errorf("%d rows are remembered", n)
 	}
-	end := tr.Confirmed()
+	end := tr.Confirmable()
 	tr.Reported(end - 1)
 	if got := tr.Stats().Unconfirmed; got.At == 0 {
 		t.Error("a row that was not told is forgotten")

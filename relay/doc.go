@@ -1,10 +1,10 @@
 // Package relay joins the stages: it takes batches from the stream, has them routed, waits for
 // room in the window, has their records sent, and confirms what the tracker returns.
 //
-//	                reader                  deliverer               client's
+//	goroutine:     reader                  deliverer               franz-go's
 //	PostgreSQL ──► Stream.Run ──► Batch ──► session.take ──► Sink.Send ──► Kafka
 //	     ▲                              Delivery.Route/Send         │
-//	     └── session.confirmed ◄── Tracker.Confirmed ◄── Ticket.Done ┘
+//	     └── session.confirmed ◄── Tracker.Confirmable ◄─ Ticket.Done ┘
 //
 // A session is one connection's life, with two goroutines, the reader and the deliverer; a third
 // raises a promised position. Its intake ends first, by the operator's signal or by a failure

@@ -434,7 +434,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, src.Origin().Database, r.cfg.Replication.Slot))
 	}
 	if err != nil {
-		_ = src.Close(deliveryCtx, src.Start())
+		_ = src.Close(deliveryCtx, src.Start()) // the slot's own position: nothing moves
 		return err
 	}
 	s := newSession(r, src)
@@ -447,7 +447,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {
-		_ = src.Close(deliveryCtx, src.Start())
+		_ = src.Close(deliveryCtx, src.Start()) // the slot's own position: nothing moves
 		return err
 	}
 	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()

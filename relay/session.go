@@ -129,7 +129,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	defer endKeeping()
 	var keeper sync.WaitGroup
 	if s.promised != nil {
-		keeper.Go(func() { s.promised.Run(keeping, s.tracker.Confirmed, s.interrupt) })
+		keeper.Go(func() { s.promised.Run(keeping, s.tracker.Confirmable, s.interrupt) })
 	}
 	err := s.deliver(ctx, deliveryCtx, endIntake)
 	close(s.intake.delivered)
@@ -276,9 +276,9 @@ func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping
 // not get the tracker's position.
 func (s *session) raisePromise(deliveryCtx context.Context, cause error) (unreported bool) {
 	if !lostConnection(cause) { // else the server cannot be reached any more
-		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmed()) // it logs the error; rows that are not confirmed are sent again
+		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmable()) // it logs the error; rows that are not confirmed are sent again
 	}
-	acked := uint64(s.tracker.Confirmed())
+	acked := uint64(s.tracker.Confirmable())
 	unreported = s.promised.Limit(acked) < acked
 	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
 		unreported = unreported || f < acked
@@ -387,11 +387,11 @@ func (s *session) await(deliveryCtx context.Context, limit time.Duration) {
 	}
 }
 
-// confirmed is the position that the reader reports to the server. It is the one place where the
-// confirmed position moves: the tracker's position, lowered by what is frozen, by the last
-// committed checkpoint (Delivery.Limit) and by the promised position. Each of them only lowers it.
+// confirmed is the position that the reader reports to the server. It takes the
+// tracker's position, lowered by what is frozen, by the last committed checkpoint (Delivery.Limit)
+// and by the promised position. Each of them only lowers it.
 func (s *session) confirmed() wal.LSN {
-	lsn := uint64(s.tracker.Confirmed())
+	lsn := uint64(s.tracker.Confirmable())
 	if f := s.frozen.Load(); f != 0 {
 		lsn = min(lsn, f)
 	}

@@ -34,7 +34,7 @@ func (s *session) Positions() status.LSNs {
 	return status.LSNs{
 		Server:    status.Position(s.src.ServerEnd()),
 		Received:  status.Position(s.src.Received()),
-		Published: status.Position(s.tracker.Confirmed()),
+		Published: status.Position(s.tracker.Confirmable()),
 		Confirmed: status.Position(s.reported.Load()),
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
@@ -42,7 +42,7 @@ func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 		cfg := s.settings.OfShard(i, len(standing.Slots))
 		known, err := checkpoints.Read(ctx, ledger, cfg.Guarantee, standing.Origin.SystemID, slot.Name)
 		if err != nil {
-			return &advice.Refused{Err: sink.WhenUp(err)}
+			return &advice.Refused{Err: broker.AdviseReachable(err)}
 		}
 		if len(known) == 0 {
 			return fault.Refuse(&fault.Error{
@@ -61,7 +61,7 @@ func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 				continue
 			}
 			if err := b.write(ctx, slot.Name, slot.Confirmed, &table, checkpoint.BeforeDeclared); err != nil {
-				return &advice.Refused{Err: sink.WhenUp(err)}
+				return &advice.Refused{Err: broker.AdviseReachable(err)}
 			}
 			s.say("wrote to topic %s that the rows of %s from before slot %s are delivered", s.settings.CheckpointTopic, table.Table, slot.Name)
 		}

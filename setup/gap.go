@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
@@ -53,7 +54,7 @@ func (s *Setup) AcceptGap(ctx context.Context, dryRun bool) error {
 	}
 	for i, slot := range standing.Slots {
 		if err := g.accept(ctx, s.settings.OfShard(i, len(standing.Slots)), slot); err != nil {
-			return &advice.Refused{Err: sink.WhenUp(err)}
+			return &advice.Refused{Err: broker.AdviseReachable(err)}
 		}
 	}
 	return nil

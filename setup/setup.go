@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -137,7 +136,7 @@ func (s *Setup) topics(ctx context.Context, dryRun bool) error {
 		missing, err := own.ensure(ctx, s.settings.Kafka.Connection, s.settings.Kafka.CreateTopics, own.name, dryRun)
 		switch {
 		case err != nil:
-			return &advice.Refused{Err: sink.WhenUp(err)}
+			return &advice.Refused{Err: broker.AdviseReachable(err)}
 		case !missing:
 			s.say("-- topic %s exists", own.name)
 		case dryRun:

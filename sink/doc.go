@@ -6,6 +6,6 @@
 // authenticates. What a sink may be able to do beside the contract is a small interface of
 // its own: Filler, Abandoner, Pinger, Incidents. Package sinktest is the suite of the contract.
 //
-// A sink promises nothing about positions: what an acknowledgement is worth is the
-// checkpoint's business. No sink logs keys, values or secrets.
+// A Sink promises nothing about positions: what an acknowledgement is worth is the
+// checkpoint's business. A Transactional commits a position with the records. No sink logs keys, values or secrets.
 package sink

@@ -1,13 +1,5 @@
 package sink
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/fault"
-)
-
 // Error is a failure that concerns the brokers, with what has to happen next.
 type Error struct {
 	Class  Class
@@ -32,16 +24,4 @@ type Classified interface {
 type Limited interface {
 	error
 	Limit() (bytes int, key string)
-}
-
-// WhenUp is the next step where brokers cannot be reached and the error has none.
-func WhenUp(err error) error {
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Class != Retry || e.Reason != fault.ReasonNetwork {
-		return err
-	}
-	if _, next := advice.Split(err); next != "" {
-		return err
-	}
-	return fmt.Errorf("%w; start the brokers, or correct kafka.brokers, and repeat it: `cdc-relay check` says which of them answer", err)
 }

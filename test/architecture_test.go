@@ -78,7 +78,7 @@ var arrows = map[string][]string{
 	"debezium/connect/expand":    {"debezium/connect", "debezium/connect/java"},
 	"debezium/connect/java":      {},
 	"debezium/importer":          {"debezium/javaregex", "debezium/options", "replication/wal"}, // names of tables and positions
-	"debezium/takeover":          {"advice", "config", "debezium", "debezium/importer", "debezium/options", "fault", "postgres", "postgres/preflight", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "sink", "sink/topics", "wording"},
+	"debezium/takeover":          {"advice", "config", "debezium", "debezium/importer", "debezium/options", "fault", "postgres", "postgres/preflight", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"sink":          {"advice", "fault", "router/record"},
 	"sink/auth":     {"fault", "loopback", "sink"},
@@ -129,7 +129,7 @@ var arrows = map[string][]string{
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "sink/broker", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 

@@ -416,3 +416,53 @@ func TestFiles_HaveNamesThatAModuleMayHave(t *testing.T) {
 		t.Errorf("there are only %d files", len(files))
 	}
 }
+
+// TestArchitecture_NamesFilesThatExist resolves the files and folders that the map and the folders'
+// READMEs name: from the root, or in a folder that the same paragraph or row names, or in the
+// README's own folder.
+func TestArchitecture_NamesFilesThatExist(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "*", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nested, err := filepath.Glob(filepath.Join(root, "*", "*", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z][a-zA-Z0-9_./-]*(?:\\.go|/))`")
+	found := 0
+	for _, page := range append(append(pages, nested...), filepath.Join(root, "ARCHITECTURE.md")) {
+		page, err := filepath.Rel(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		page = filepath.ToSlash(page)
+		if strings.HasPrefix(page, "docs/") {
+			continue // pages for users
+		}
+		for _, line := range regexp.MustCompile(`\n\n|\n\||\n\d+\. |\n\* `).Split(read(t, page), -1) {
+			folders := []string{"", filepath.Dir(page)}
+			for _, m := range regexp.MustCompile("`([a-z][a-zA-Z0-9_./-]*)`").FindAllStringSubmatch(line, -1) {
+				for _, base := range folders[:min(len(folders), 4)] { // root, own, and what the first name is in these
+					folder := filepath.Join(base, m[1])
+					if strings.HasSuffix(folder, ".go") {
+						folder = filepath.Dir(folder)
+					}
+					folders = append(folders, folder)
+				}
+			}
+			for _, m := range named.FindAllStringSubmatch(line, -1) {
+				found++
+				if !slices.ContainsFunc(folders, func(folder string) bool {
+					_, err := os.Stat(filepath.Join(root, folder, m[1]))
+					return err == nil
+				}) {
+					t.Errorf("%s names %s, which is in no folder that the same paragraph names", page, m[1])
+				}
+			}
+		}
+	}
+	if found < 150 {
+		t.Errorf("found %d names only", found)
+	}
+}

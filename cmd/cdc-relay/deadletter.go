@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
@@ -229,7 +230,7 @@ func (l *letters) read(ctx context.Context) (err error) {
 func brokersRefuse(err error) error {
 	e, ok := errors.AsType[*sink.Error](err)
 	if !ok || e.Class == sink.Retry {
-		return sink.WhenUp(err)
+		return broker.AdviseReachable(err)
 	}
 	if e.Reason == fault.ReasonUnknownTopic {
 		return &advice.Refused{Err: fmt.Errorf("%w; or there is no dead letter yet: with relay.on_reject: dead_letter `cdc-relay setup` creates the topic", err)}

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
@@ -47,7 +47,7 @@ func (c *Takeover) compared(ctx context.Context) error {
 	defer ledger.Close()
 	known, err := checkpoints.Read(ctx, ledger, c.settings.Guarantee, standing.Origin.SystemID, slot.Name)
 	if err != nil {
-		return sink.WhenUp(err)
+		return broker.AdviseReachable(err)
 	}
 	if len(known) == 0 {
 		return nil

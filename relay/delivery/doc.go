@@ -3,9 +3,11 @@
 // one interface for two guarantees (delivery.go): atLeastOnce and exactlyOnce.
 //
 // Where a row goes that Kafka rejects. Recover (at_least_once.go) waits until every send is
-// answered, and sends the failed records again, alone at first: a record that fails alone is the
-// rejected one. decide applies relay.on_reject to it: the relay blocks (blockedAt), or a dead
-// letter takes the record's place, or the row is skipped. With exactly-once the sink finds the
+// answered, and sends the failed records again, alone at first. A record that fails alone with
+// class Rejected (package sink) is the rejected one. decide applies relay.on_reject to it: the
+// relay blocks (blockedAt), or a dead letter takes the record's place, or the row is skipped. A
+// record that fails with class Blocked (an unknown topic, authorization) or Retry is tried again
+// (blockedAt), whatever relay.on_reject says. With exactly-once the sink finds the
 // record by bisection, and the next session sends the transaction with the dead letter in place
 // (exactly_once_rejected.go). A row that the router refuses takes the same three ways
 // (rejected.go). Package rejected counts and logs these rows, and makes their letters.
@@ -14,8 +16,8 @@
 // calls Ticket.Done, and the tracker moves the position when every earlier batch is done too. A
 // dead letter is acknowledged like a record; a skipped row counts as done. Ticket.Partial does the
 // same for the transactions at a batch's beginning (in_flight.go, positions.go). Nothing else here
-// raises the position; Limit only lowers it. A batch without rows never comes here: the session
-// gives it to the tracker. The argument is in package checkpoint.
+// raises the position; Limit only lowers it. Of a batch without rows only the position comes here
+// (Pass): exactly-once commits it. The session gives the batch to the tracker. The argument is in package checkpoint.
 //
 // What exactly-once does differently (exactly_once.go). Records and the position after them are
 // committed in one Kafka transaction. Nothing is retried inside a session: any failure aborts the

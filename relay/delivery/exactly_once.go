@@ -26,21 +26,10 @@ import (
 // transaction was committed, and the server sends every row that was not. Nothing is retried in
 // between: there is one way from a position to the records after it, and every start takes it.
 
-// TransactionalSink is what a relay needs of a sink for exactly-once;
-// *kafkatx.Sink satisfies it.
-type TransactionalSink interface {
-	sink.Sink
-	Open(ctx context.Context, h sink.Holder) ([]byte, error)
-	SetPosition(m sink.Position)
-	Seal()
-	Finish(done func(error))
-	FindRejected(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error)
-}
-
 // exactlyOnce sends in Kafka transactions, each with the position after it.
 type exactlyOnce struct {
 	d    *Delivery
-	sink TransactionalSink
+	sink sink.Transactional
 	id   string
 
 	start        checkpoint.Record // what was delivered before the session
@@ -89,7 +78,7 @@ func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpo
 // the position to continue from.
 func (d *Delivery) takeOver(ctx context.Context) error {
 	m := d.m
-	tx := d.sink.(TransactionalSink)
+	tx := d.sink.(sink.Transactional)
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.Handover) // the server gets no answer meanwhile
 	defer cancel()
 	origin := d.start.Origin

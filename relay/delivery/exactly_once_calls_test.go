@@ -17,7 +17,7 @@ import (
 
 // noting is a sink that notes what it is given, and answers nothing.
 type noting struct {
-	TransactionalSink
+	sink.Transactional
 	calls []string
 }
 

@@ -1,5 +1,22 @@
 package sink
 
+import (
+	"context"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+)
+
+// Transactional is a Sink that commits records and a position together: what a relay needs for
+// exactly-once. *kafkatx.Sink satisfies it.
+type Transactional interface {
+	Sink
+	Open(ctx context.Context, h Holder) ([]byte, error)
+	SetPosition(m Position)
+	Seal()
+	Finish(done func(error))
+	FindRejected(ctx context.Context, id string, records []record.Record) (map[int]Failure, error)
+}
+
 // Position is a place in the stream after every record that was sent before it.
 type Position struct {
 	Value     []byte // of the checkpoint record
