@@ -62,6 +62,9 @@ func (o *ReplayOptions) check(settings *relay.Config) (index int, err error) {
 		if err := record.CheckTopic(o.ToTopic); err != nil {
 			return 0, usage("--to-topic %q: a name %w", o.ToTopic, err)
 		}
+		if err := settings.Router.Reserved.Check(o.ToTopic); err != nil {
+			return 0, usage("--to-topic: %w", err)
+		}
 	}
 	if o.Table == "" {
 		return 0, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/auth"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -143,6 +144,14 @@ func (c *Config) wants() []wal.Wants {
 	return wants
 }
 
+// reserved are the topics that no row and no flag may name: with their defaults they may be those
+// of other relays, also where this one does not use them.
+func (c *Config) reserved() record.Reserved {
+	r, usual := &c.settings.Relay, relay.Config{}.WithDefaults()
+	const letters, positions = "dead letters (relay.dead_letter_topic)", "the positions of relays (relay.checkpoint_topic)"
+	return record.Reserved{usual.DeadLetterTopic: letters, r.DeadLetterTopic: letters, usual.CheckpointTopic: positions, r.CheckpointTopic: positions}
+}
+
 func (c *Config) router() router.Config {
 	var tables, messages []router.Mapping
 	for i, o := range c.settings.Outbox {
@@ -158,7 +167,7 @@ func (c *Config) router() router.Config {
 			tables = append(tables, m)
 		}
 	}
-	out := router.Config{Mappings: append(tables, messages...)}
+	out := router.Config{Mappings: append(tables, messages...), Reserved: c.reserved()}
 	if slices.ContainsFunc(out.Mappings, func(m router.Mapping) bool { return m.Connector != nil }) {
 		out.RunID = runID
 	}

@@ -280,12 +280,10 @@ func (l *loader) checkRejects() {
 	if err := record.CheckTopic(r.DeadLetterTopic); err != nil {
 		l.refuse("relay.dead_letter_topic", "%q is not a topic: a name %v", r.DeadLetterTopic, err)
 	}
-	if !letters {
-		return
-	}
+	reserved := l.cfg.reserved()
 	for i, o := range l.cfg.settings.Outbox {
-		if string(o.Topic) == r.DeadLetterTopic {
-			l.refuse(fmt.Sprintf("outbox[%d].topic", i), "is relay.dead_letter_topic, which is reserved for dead letters")
+		if what, ok := reserved[string(o.Topic)]; ok {
+			l.refuse(fmt.Sprintf("outbox[%d].topic", i), "%s is reserved for %s; choose another topic", string(o.Topic), what)
 		}
 	}
 }

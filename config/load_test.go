@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // testFiles is a file system in memory.
@@ -220,6 +221,9 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 				Table: `public."OutboxEvent"`, Path: "outbox[1]", Preset: "auto", Columns: router.Columns{ID: "id", Key: "payload#/customer/id", Payload: "payload"},
 				Topic: "${routedByValue}.events", TopicRegex: "(?<routedByValue>.*)", Key: "raw", Partition: "part", TombstoneOnEmpty: true,
 			},
+		}, Reserved: record.Reserved{
+			"orders.letters": "dead letters (relay.dead_letter_topic)", "cdc-relay.dead-letters": "dead letters (relay.dead_letter_topic)",
+			"orders.checkpoints": "the positions of relays (relay.checkpoint_topic)", "__cdc_relay_checkpoints": "the positions of relays (relay.checkpoint_topic)",
 		}},
 		Kafka:    wantKafka(),
 		OnReject: relay.DeadLetterOnReject, DeadLetterTopic: "orders.letters", ParkKey: true, PositionHeaders: true,

@@ -31,6 +31,9 @@ type Redriver struct {
 	// The bytes stay valid until the next Run.
 	Restore func(ctx context.Context, l *Letter) (Restored, error)
 
+	// Reserved are the topics that no record may go to, whatever a letter says.
+	Reserved record.Reserved
+
 	Discard bool // mark as done with, send nothing
 	DryRun  bool // restore what is missing, send nothing and mark nothing
 
@@ -212,6 +215,9 @@ func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Loca
 	for done := 0; done < len(entries); {
 		e, n := oneOf(entries[done:])
 		rec, err := r.record(ctx, e, whole)
+		if err == nil {
+			err = r.check(e, rec)
+		}
 		if err != nil {
 			out.Err = err
 			break
@@ -285,6 +291,14 @@ func unchanged(queue []outgoing) error {
 		if o := &queue[i]; digestOf(&o.record) != o.sum {
 			return fmt.Errorf("the record of the letter at partition %d, offset %d changed in memory while it was sent; no letter of its key is marked, and the record that was sent may be wrong: report this as a defect of cdc-relay", o.entry.Partition, o.entry.Offset)
 		}
+	}
+	return nil
+}
+
+// check refuses a record for a topic that is not a row's.
+func (r *Redriver) check(e *Entry, rec *record.Record) error {
+	if err := r.Reserved.Check(rec.Topic); err != nil {
+		return fmt.Errorf("the letter at partition %d, offset %d cannot be sent: %w", e.Partition, e.Offset, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/tracing"
 )
@@ -19,6 +20,9 @@ type Config struct {
 
 	// Registry is asked for schemas; nil: nobody is.
 	Registry schemas.Registry
+
+	// Reserved are the topics that no row may have: Route refuses it.
+	Reserved record.Reserved
 }
 
 // Columns names the columns that have the roles of a mapping. Each is the name of a

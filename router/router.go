@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/preset"
@@ -26,6 +27,7 @@ type Router struct {
 
 	extras   *record.Extras // what records get once they are made; nil: nothing
 	registry schemas.Registry
+	reserved record.Reserved
 
 	notices record.Notices
 }
@@ -39,7 +41,7 @@ const maxScratch = 1 << 20
 // New parses the configuration. It reports everything that is wrong with it at
 // once, each as a *ConfigError (see ConfigErrors).
 func New(cfg Config) (*Router, error) {
-	r := &Router{plans: make(map[*wal.Relation]*plan), extras: record.Traced(cfg.Tracer), registry: cfg.Registry}
+	r := &Router{plans: make(map[*wal.Relation]*plan), extras: record.Traced(cfg.Tracer), registry: cfg.Registry, reserved: cfg.Reserved}
 	var errs []error
 	for i, m := range cfg.Mappings {
 		parsed, err := newMapping(m, i)
@@ -77,6 +79,10 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 		buf.DropHeaders()
 		return r.refused(buf, row, err)
 	}
+	if err := r.checkReserved(buf.Records[n:]); err != nil {
+		buf.Records = buf.Records[:n]
+		return record.NewRowError(row, err)
+	}
 	for i := n + 1; i < len(buf.Records); i++ {
 		buf.Records[i].Nth = uint8(i - n) // a row makes a handful
 	}
@@ -85,6 +91,19 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	}
 	if cap(r.scratch) > maxScratch {
 		r.scratch = nil
+	}
+	return nil
+}
+
+// checkReserved refuses the records of a row, one of which has a reserved topic.
+func (r *Router) checkReserved(records []record.Record) error {
+	if len(r.reserved) == 0 {
+		return nil
+	}
+	for i := range records {
+		if err := r.reserved.Check(records[i].Topic); err != nil {
+			return record.RejectFor(fault.ReasonRoute, "", err)
+		}
 	}
 	return nil
 }

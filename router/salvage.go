@@ -30,6 +30,9 @@ func (r *Router) Salvage(buf *record.Buffer, row *wal.Row) (record.Record, []str
 		return rec, []string{PartTopic, PartKey, PartValue, PartHeaders}
 	}
 	missing := p.salvage(buf, row, &rec, &r.scratch)
+	if r.reserved.Check(rec.Topic) != nil {
+		rec.Topic, missing = "", append(missing, PartTopic)
+	}
 	rec.Headers = buf.TakeHeaders()
 	if r.extras != nil {
 		one := []record.Record{rec}

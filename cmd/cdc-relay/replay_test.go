@@ -150,6 +150,8 @@ func TestReplay_RefusesWhatMakesNoSense(t *testing.T) {
 		{"which rows", nil},
 		{"only one of", []string{"--where", "true", "--to-topic", "a", "--accept-order"}},
 		{"--to-topic", []string{"--where", "true", "--to-topic", "a/b"}},
+		{"reserved for the positions of relays", []string{"--where", "true", "--to-topic", "__cdc_relay_checkpoints"}},
+		{"reserved for dead letters", []string{"--where", "true", "--to-topic", "cdc-relay.dead-letters"}},
 		{"--max-rows", []string{"--where", "true", "--max-rows", "0"}},
 		{"--max-rate", []string{"--where", "true", "--max-rate", "-1"}},
 		{"not configured", []string{"--where", "true", "--table", "public.other"}},

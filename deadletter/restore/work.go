@@ -42,7 +42,7 @@ func (w *Work) Run(ctx context.Context, tasks []deadletter.Task, needsRows bool,
 	rows := NewRows(w.Config, w.Settings)
 	defer rows.Close()
 	r := &deadletter.Redriver{
-		Topic: w.Settings.DeadLetterTopic, Discard: w.Discard, DryRun: w.DryRun, Own: w.Sources.Own, Halted: w.Halted,
+		Topic: w.Settings.DeadLetterTopic, Discard: w.Discard, DryRun: w.DryRun, Own: w.Sources.Own, Halted: w.Halted, Reserved: w.Settings.Router.Reserved,
 		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
 		Restore: rows.Restore,
 		ReadLetters: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Location]*deadletter.Letter, error) {

@@ -210,9 +210,6 @@ func (d *Delivery) Route(f *InFlight) error {
 		n := len(f.buf.Records)
 		err := d.m.router.Route(f.buf, row)
 		if err == nil {
-			err = d.refuseLetterTopic(f, n)
-		}
-		if err == nil {
 			err = d.replace(f, n, row)
 		}
 		if err != nil {

@@ -100,7 +100,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 			d.m.Rejected.Reject(f.Reason, cause.Table, id.row, cause)
 			cause.Err = d.m.hints.DeadLetter(f.Reason, cause.Err) // what lies before it was aborted with it
 			return x.blockAt(row, rec, f.Reason, cause)
-		case m.cfg.OnReject == DeadLetterOnReject && rec.Topic == m.cfg.DeadLetterTopic: // a letter: see refuseLetterTopic
+		case m.cfg.OnReject == DeadLetterOnReject && rec.Topic == m.cfg.DeadLetterTopic: // a letter, as no row has that topic (router.Config.Reserved)
 			letter := *rec
 			if !deadletter.Strip(&letter) {
 				return x.blockAt(row, rec, f.Reason, cause)

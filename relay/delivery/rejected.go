@@ -35,25 +35,6 @@ func rejectionReason(rejection error) string {
 	return fault.ReasonMapping
 }
 
-// refuseLetterTopic refuses a row that the mapping routes to the dead-letter topic.
-func (d *Delivery) refuseLetterTopic(f *InFlight, n int) error {
-	if d.m.cfg.OnReject != DeadLetterOnReject {
-		return nil
-	}
-	for i := n; i < len(f.buf.Records); i++ {
-		if f.buf.Records[i].Topic == d.m.cfg.DeadLetterTopic {
-			row := f.buf.Records[i].Row
-			f.buf.Records = f.buf.Records[:n]
-			return &record.RowError{
-				Reason: fault.ReasonRoute, Table: row.Relation.Qualified(),
-				LSN: row.LSN, Commit: deadletter.RowOf(row).Commit, Ordinal: row.Ordinal,
-				Err: fmt.Errorf("its topic is %s, which is reserved for dead letters; choose another relay.dead_letter_topic, or another topic", d.m.cfg.DeadLetterTopic),
-			}
-		}
-	}
-	return nil
-}
-
 // setAside skips a row that the router refuses, or replaces it by a dead letter, or returns why
 // the relay blocks at it. A row of a table that changed is not set aside: every later row would
 // be refused too.

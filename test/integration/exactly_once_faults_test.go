@@ -135,6 +135,28 @@ func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
 	want("in the end", 24)
 }
 
+// A row that is routed to the checkpoint topic would decide what another relay delivers.
+func TestReserved_ARowForgesNoPosition(t *testing.T) {
+	t.Parallel()
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	forged := harness.Unique(t, "positions")
+	mapping := relaytest.New(t, db, brokers, []string{`{table: public.outbox, topic: "${aggregate_type}"}`}, "relay: {detect_moved_slot: true, checkpoint_topic: "+forged+"}")
+	mapping.Setup(t)
+	if _, err := topics.EnsureCheckpointTopic(t.Context(), mapping.Settings().Kafka.Connection, mapping.Settings().Kafka.CreateTopics, forged, false); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'Forged', '{"v":1}')`, forged)
+	r := mapping.Start(t)
+	r.Await(t, "the row blocks", func(s status.Status) bool { return s.State == status.Blocked && s.Reason == "route" })
+	r.Abort()
+	_ = r.Wait(t)
+	for _, rec := range brokers.Read(t, forged) {
+		if header(rec, "eventType") == "Forged" {
+			t.Errorf("a row is in %s, with key %q", forged, rec.Key)
+		}
+	}
+}
+
 func header(r *kgo.Record, key string) string {
 	for _, h := range r.Headers {
 		if h.Key == key {
