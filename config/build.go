@@ -149,7 +149,14 @@ func (c *Config) wants() []wal.Wants {
 func (c *Config) reserved() record.Reserved {
 	r, usual := &c.settings.Relay, relay.Config{}.WithDefaults()
 	const letters, positions = "dead letters (relay.dead_letter_topic)", "the positions of relays (relay.checkpoint_topic)"
-	return record.Reserved{usual.DeadLetterTopic: letters, r.DeadLetterTopic: letters, usual.CheckpointTopic: positions, r.CheckpointTopic: positions}
+	out := record.Reserved{{Name: r.DeadLetterTopic, For: letters}, {Name: r.CheckpointTopic, For: positions}}
+	if r.DeadLetterTopic != usual.DeadLetterTopic {
+		out = append(out, record.ReservedTopic{Name: usual.DeadLetterTopic, For: letters})
+	}
+	if r.CheckpointTopic != usual.CheckpointTopic {
+		out = append(out, record.ReservedTopic{Name: usual.CheckpointTopic, For: positions})
+	}
+	return out
 }
 
 func (c *Config) router() router.Config {

@@ -282,8 +282,10 @@ func (l *loader) checkRejects() {
 	}
 	reserved := l.cfg.reserved()
 	for i, o := range l.cfg.settings.Outbox {
-		if what, ok := reserved[string(o.Topic)]; ok {
-			l.refuse(fmt.Sprintf("outbox[%d].topic", i), "%s is reserved for %s; choose another topic", string(o.Topic), what)
+		for _, topic := range reserved {
+			if string(o.Topic) == topic.Name {
+				l.refuse(fmt.Sprintf("outbox[%d].topic", i), "%s is reserved for %s; choose another topic", topic.Name, topic.For)
+			}
 		}
 	}
 }

@@ -222,8 +222,8 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 				Topic: "${routedByValue}.events", TopicRegex: "(?<routedByValue>.*)", Key: "raw", Partition: "part", TombstoneOnEmpty: true,
 			},
 		}, Reserved: record.Reserved{
-			"orders.letters": "dead letters (relay.dead_letter_topic)", "cdc-relay.dead-letters": "dead letters (relay.dead_letter_topic)",
-			"orders.checkpoints": "the positions of relays (relay.checkpoint_topic)", "__cdc_relay_checkpoints": "the positions of relays (relay.checkpoint_topic)",
+			{Name: "orders.letters", For: "dead letters (relay.dead_letter_topic)"}, {Name: "orders.checkpoints", For: "the positions of relays (relay.checkpoint_topic)"},
+			{Name: "cdc-relay.dead-letters", For: "dead letters (relay.dead_letter_topic)"}, {Name: "__cdc_relay_checkpoints", For: "the positions of relays (relay.checkpoint_topic)"},
 		}},
 		Kafka:    wantKafka(),
 		OnReject: relay.DeadLetterOnReject, DeadLetterTopic: "orders.letters", ParkKey: true, PositionHeaders: true,

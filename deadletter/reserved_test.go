@@ -17,9 +17,9 @@ func TestRedriver_SendsNothingToAReservedTopic(t *testing.T) {
 	}
 	task := l.backlog.Whole()[0]
 	var out sinktest.Recorder
-	r := &Redriver{Sink: &out, Topic: topic, Reserved: record.Reserved{"positions": "the positions of relays"}}
+	r := &Redriver{Sink: &out, Topic: topic, Reserved: record.Reserved{{Name: "positions", For: "the positions of relays"}}}
 	outcome := r.perform(t.Context(), chunk{&task, task.Entries}, whole(task, func(l *Letter) {
-		if l.ID.Commit == 0x20 {
+		if l.Commit == 0x20 {
 			l.Record.Topic = "positions"
 			for _, e := range task.Entries {
 				if e.ID == l.ID {

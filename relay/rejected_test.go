@@ -51,7 +51,7 @@ func (r *rejecting) again(t *testing.T, cfg Config) {
 // run starts a process.
 func (r *rejecting) run(t *testing.T, cfg Config) {
 	t.Helper()
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}, Reserved: record.Reserved{cfg.DeadLetterTopic: "dead letters"}})
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}, Reserved: record.Reserved{{Name: cfg.DeadLetterTopic, For: "dead letters"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

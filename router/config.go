@@ -21,8 +21,7 @@ type Config struct {
 	// Registry is asked for schemas; nil: nobody is.
 	Registry schemas.Registry
 
-	// Reserved are the topics that no row may have: Route refuses it.
-	Reserved record.Reserved
+	Reserved record.Reserved // topics that no row may have: Route refuses it
 }
 
 // Columns names the columns that have the roles of a mapping. Each is the name of a

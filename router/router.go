@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/preset"
@@ -79,7 +78,7 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 		buf.DropHeaders()
 		return r.refused(buf, row, err)
 	}
-	if err := r.checkReserved(buf.Records[n:]); err != nil {
+	if err := r.reserved.Reject(buf.Records[n:]); err != nil {
 		buf.Records = buf.Records[:n]
 		return record.NewRowError(row, err)
 	}
@@ -91,19 +90,6 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	}
 	if cap(r.scratch) > maxScratch {
 		r.scratch = nil
-	}
-	return nil
-}
-
-// checkReserved refuses the records of a row, one of which has a reserved topic.
-func (r *Router) checkReserved(records []record.Record) error {
-	if len(r.reserved) == 0 {
-		return nil
-	}
-	for i := range records {
-		if err := r.reserved.Check(records[i].Topic); err != nil {
-			return record.RejectFor(fault.ReasonRoute, "", err)
-		}
 	}
 	return nil
 }
