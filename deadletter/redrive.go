@@ -333,16 +333,39 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Location]*Let
 }
 
 // completed returns the letter's record, with the missing parts from the record that its row
-// makes now. A value that was too large is the only missing part. The row's position headers come
-// from the letter.
+// makes now. What the letter has stays as it is, as the row may have been changed, or be another
+// one. Where the value is missing for another reason than its size, the whole record is made anew: the
+// value may belong to the other parts. The row's position headers come from the letter.
 func (l *Letter) completed(made *record.Record) *record.Record {
-	if slices.Equal(l.Missing, []string{router.PartValue}) && l.ValueBytes > 0 {
-		rec := l.Record
-		rec.Value = made.Value
-		return &rec
+	lacks := func(part string) bool { return slices.Contains(l.Missing, part) }
+	if lacks(router.PartValue) && (len(l.Missing) > 1 || l.ValueBytes == 0) {
+		return l.positioned(*made)
 	}
-	rec := *made
-	rec.Headers = slices.Clone(made.Headers)
+	rec := l.Record
+	if lacks(router.PartTopic) {
+		rec.Topic = made.Topic
+	}
+	if lacks(router.PartKey) {
+		rec.Key = made.Key
+	}
+	if lacks(router.PartValue) {
+		rec.Value = made.Value
+	}
+	if lacks(router.PartTimestamp) {
+		rec.Timestamp = made.Timestamp
+	}
+	if lacks(router.PartPartition) {
+		rec.Partition = made.Partition
+	}
+	if lacks(router.PartHeaders) {
+		rec.Headers = l.positioned(*made).Headers
+	}
+	return &rec
+}
+
+// positioned gives a record the position headers of the letter.
+func (l *Letter) positioned(rec record.Record) *record.Record {
+	rec.Headers = slices.Clone(rec.Headers)
 	for _, h := range l.Record.Headers {
 		if h.Key == record.HeaderLSN || h.Key == record.HeaderSeq || h.Key == record.HeaderCommitTime {
 			rec.Headers = append(rec.Headers, h)

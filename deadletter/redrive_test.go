@@ -442,15 +442,19 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 	}
 }
 
-// A letter that lost its value alone keeps the rest; any other takes all but the place of
-// its row from the record that the row makes now.
+// What a letter has is sent as it is, because its row may be another one by now. Where the value is missing
+// beside other parts, all but the place of its row comes from the record that the row makes now.
 func TestLetter_CompletedKeepsWhatOnlyItKnows(t *testing.T) {
 	header := func(name string) record.Header { return record.Header{Key: name, Value: []byte("1")} }
 	kept := record.Record{Topic: "was", Key: []byte("k"), Headers: []record.Header{header("old"), header(record.HeaderLSN)}}
+	whole := kept
+	whole.Value = []byte("w")
 	made := record.Record{Topic: "is", Key: []byte("k"), Value: []byte("v"), Headers: []record.Header{header("new")}}
 	for want, l := range map[string]*Letter{
 		"was v old cdc-relay-lsn": {Missing: []string{router.PartValue}, ValueBytes: 1, Record: kept},
 		"is v new cdc-relay-lsn":  {Missing: []string{router.PartValue, router.PartHeaders}, ValueBytes: 1, Record: kept},
+		"is w old cdc-relay-lsn":  {Missing: []string{router.PartTopic}, Record: whole},
+		"is w new cdc-relay-lsn":  {Missing: []string{router.PartTopic, router.PartHeaders}, Record: whole},
 	} {
 		rec := l.completed(&made)
 		got := rec.Topic + " " + string(rec.Value)

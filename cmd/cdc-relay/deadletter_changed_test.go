@@ -31,7 +31,7 @@ func TestDeadLetter_WarnsOfAChangedRowAndRefusesAnotherOne(t *testing.T) {
 				}
 				return
 			}
-			const warning = "; warning: 1 row changed after the dead letter was written; the record has the present value"
+			const warning = "; warning: 1 row changed after the dead letter was written; the record has the value of the dead letter, or the present one where that has none"
 			invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitOK, "planned"+warning, "")
 			invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--json").want(t, exitOK, `"changed": 1,`, "")
 		})

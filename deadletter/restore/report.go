@@ -187,7 +187,7 @@ func (r *Report) Summary() string {
 // were written.
 func (g *Group) Doubts() (text string) {
 	if n := g.Changed; n > 0 {
-		text += fmt.Sprintf("; warning: %s changed after the dead letter was written; the record has the present value", wording.Count(n, "row"))
+		text += fmt.Sprintf("; warning: %s changed after the dead letter was written; the record has the value of the dead letter, or the present one where that has none", wording.Count(n, "row"))
 	}
 	if n := g.Unproven; n > 0 {
 		text += fmt.Sprintf("; warning: %s found by event id alone: without a key and a known value nothing shows that a reused id is not another row", wording.Count(n, "row"))
