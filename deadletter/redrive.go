@@ -111,8 +111,12 @@ func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) er
 				continue // somebody else was done with them
 			}
 			failed[p.task] = out.Err != nil
+			why := stopping(ctx, out.Err)
+			if why != nil {
+				out.Err = why
+			}
 			each(out)
-			if why := stopping(ctx, out.Err); why != nil {
+			if why != nil {
 				return &Stopped{Err: why, Entry: out.Entries[out.Done], Unsure: out.Unsure}
 			}
 		}

@@ -196,6 +196,9 @@ func TestRedrive_SaysHowFarItCame(t *testing.T) {
 			got := <-ended
 			release()
 			got.want(t, exitFailed, "1 of 4 dead letters of the selected keys re-driven, 3 left", tt.why)
+			if by := name == "a signal"; strings.Contains(got.stdout, "interrupted by a signal") != by {
+				t.Errorf("RESULT names a signal: %t\n%s", !by, got.stdout)
+			}
 			got.want(t, exitFailed, "", "; sent and marked: 1 of 4 dead letters; in hand was the one at partition 0, offset 1 (row 0/2/1 of table public.outbox), and of 2 dead letters of its key from there on nobody knows whether the brokers have them. "+
 				"Run it again: marked letters are skipped, and of those 2 there may be two in topic orders then, in their order")
 			invoke(t, l.env, "deadletter", "redrive", "--all", "--yes").want(t, exitOK, "3 of 3 dead letters of the selected keys re-driven, 0 left", "")
