@@ -9,7 +9,7 @@ GO ?= go
 CC_FOUND := $(shell command -v $$($(GO) env CC 2>/dev/null) 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
 # Three packages at a time, whatever the number of processors: tests with servers mostly wait.
-TEST_FLAGS ?= -count=1 -p 3 -timeout 25m
+TEST_FLAGS ?= -count=1 -p 3 -timeout 40m
 # The form of each push: servers are needed all the same, and `make lint` vets.
 SHORT ?=
 ifneq ($(SHORT),)

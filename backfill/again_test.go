@@ -69,7 +69,7 @@ func TestBackfill_CallsGiveNoTwoRowsOnePlace(t *testing.T) {
 			}
 			s := play(t, db, brokers, how...)
 			s.settings.OnReject, s.settings.DeadLetterTopic = relay.DeadLetterOnReject, harness.Unique(t, "letters")
-			s.write(t, 1, 2000)
+			s.write(t, 1, 6000) // of which the second half is due when the letters are there
 			db.Exec(t, "UPDATE outbox SET aggregate_id = 'one', payload = CASE WHEN id IN (1500, 1503) THEN repeat('x', 200000) ELSE payload END WHERE id > 1000")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

@@ -144,7 +144,7 @@ func TestRun_MarksNoRowThatAChangedPublicationLeftOut(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["detect_moved_slot"])
 	k.marks(t, "column: published_at", "")
-	k.configure(t, "outbox: [{table: public.outbox, mark: {column: published_at}}]\nmaintenance: {wait: 5s}\n")
+	k.configure(t, "outbox: [{table: public.outbox, mark: {column: published_at}}]\nmaintenance: {interval: 1s, wait: 5s}\n")
 	url, stop := k.streams(t)
 	k.insert(t, 10)
 	k.await(t, "rows are marked", func() bool { return k.marked(t) == 10 })
