@@ -55,7 +55,8 @@ GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
 GREMLINS_VERSION := v0.6.0
 GREMLINS := .bin/gremlins-$(GREMLINS_VERSION)
 
-MAX_BINARY_BYTES := 27000000
+# The image has 27 MB at most, and certificates beside the binary.
+MAX_BINARY_BYTES := 26760000
 GCFLAGS = $(shell grep -v '^\#' cmd/cdc-relay/gcflags)
 
 ##@ To begin with
