@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -81,12 +82,16 @@ func readSchema(text string) (any, error) {
 // schema is read, neither over the network nor from a file.
 type givenSchemas map[string]any
 
-// Load is called with the address that a $ref comes to.
+// Load is called with the address that a $ref comes to. Of several names that end it, the longest counts.
 func (g givenSchemas) Load(address string) (any, error) {
-	for name, document := range g {
-		if address == name || strings.HasSuffix(address, "/"+name) {
-			return document, nil
+	found := ""
+	for name := range g {
+		if (address == name || strings.HasSuffix(address, "/"+name)) && len(name) > len(found) {
+			found = name
 		}
+	}
+	if document, ok := g[found]; ok {
+		return document, nil
 	}
 	return nil, fmt.Errorf("%s is none of the schema's references; register it, and name it in them", strings.TrimPrefix(address, root))
 }
@@ -204,9 +209,9 @@ func (v *validated) explain(err error, tree any) error {
 		if isMember {
 			tree = object[name]
 		} else if list, ok := tree.([]any); ok {
-			var i int
-			_, _ = fmt.Sscanf(name, "%d", &i)
-			tree = list[min(i, len(list)-1)]
+			if i, err := strconv.Atoi(name); err == nil && i < len(list) {
+				tree = list[i]
+			}
 		}
 	}
 	for _, step := range slices.Backward(steps) {

@@ -137,6 +137,18 @@ func TestJSONSchema_FollowsReferencesByNameAndByAddress(t *testing.T) {
 	}
 }
 
+// Where one name ends another, a $ref to the longer one does not come to the shorter, whatever the order.
+func TestJSONSchema_TakesTheLongestNameOfAReference(t *testing.T) {
+	short := Reference{Name: "name.json", Text: `{"type": "integer"}`}
+	long := Reference{Name: "common/name.json", Text: `{"type": "string"}`}
+	for range 20 { // a map has no order
+		e := jsonSchema(t, `{"properties": {"a": {"$ref": "common/name.json"}, "b": {"$ref": "name.json"}}}`, true, short, long)
+		if _, err := e.Append(nil, []byte(`{"a": "x", "b": 1}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func FuzzJSONSchema(f *testing.F) {
 	for _, text := range []string{orderSchema, `{}`, `{"items": [{"type": "integer"}]}`, `{"allOf": [{"$ref": "#"}]}`, `{"not": {"uniqueItems": true}}`, `true`} {
 		f.Add(text, []byte(`{"id": "a", "total": -1, "lines": [{"qty": "1"}]}`))

@@ -272,7 +272,7 @@ func (e *Encoder) entries(dst []byte, f *field, i uint32) (_ []byte, err error) 
 		if key.form != formString {
 			var ok bool
 			if one.value, ok = mapKey(key.form, one.text); !ok {
-				return dst, tape.In(tape.Unfit("the schema wants keys of %s, the payload has another one", written[key.form]), tape.Entry)
+				return dst, tape.In(tape.Unfit("the schema wants keys of type %s, the payload has a key of another form", written[key.form]), tape.Entry)
 			}
 			one.text = ""
 		}
@@ -306,8 +306,10 @@ func (e *Encoder) entries(dst []byte, f *field, i uint32) (_ []byte, err error) 
 
 func mapKey(f form, text string) (uint64, bool) {
 	switch {
+	case f == formBool && text == "true":
+		return 1, true
 	case f == formBool:
-		return map[string]uint64{"true": 1}[text], text == "true" || text == "false"
+		return 0, text == "false"
 	case f.signed():
 		v, err := strconv.ParseInt(text, 10, f.bits())
 		return uint64(v), err == nil
@@ -424,13 +426,13 @@ func (e *Encoder) symbol(f *field, n *tape.Node) (uint64, error) {
 	case tape.Text:
 		v, ok := f.enum.numbers[string(e.tape.Plain(nil, n))]
 		if !ok {
-			return 0, tape.Unfit("the schema wants a value of %s, the payload has another string", f.enum.name)
+			return 0, tape.Unfit("the schema wants a value of %s, the payload has a string that is not one of its names", f.enum.name)
 		}
 		return uint64(int64(v)), nil
 	case tape.Number:
 		v, ok := whole(formInt32, e.tape.Raw(n))
 		if _, known := f.enum.names[int32(v)]; !ok || f.enum.closed && !known {
-			return 0, tape.Unfit("the schema wants a value of %s, the payload has another number", f.enum.name)
+			return 0, tape.Unfit("the schema wants a value of %s, the payload has a number that is not one of its numbers", f.enum.name)
 		}
 		return v, nil
 	case tape.Null:
