@@ -44,19 +44,19 @@ func (b *Monitor) notMoving(now time.Time) time.Duration {
 // notMovingText says what is known of why the position stands still. Call it with the lock held.
 func (b *Monitor) notMovingText(held time.Duration) string {
 	slot, at, stats := b.snapshot.Slot, b.session.Positions(), b.session.Stats()
-	text := "PostgreSQL has had " + slot.Confirmed.String() + " as the slot's confirmed position for " + held.Round(time.Second).String() +
-		", and " + wording.Bytes(max(0, int64(b.snapshot.WALEnd)-int64(slot.Confirmed))) + " of WAL came behind it: "
+	text := "the slot's confirmed position in PostgreSQL has been " + slot.Confirmed.String() + " for " + held.Round(time.Second).String() +
+		", with " + wording.Bytes(max(0, int64(b.snapshot.WALEnd)-int64(slot.Confirmed))) + " of WAL after it; "
 	switch repeat := b.session.ToRepeat(stats); {
 	case wal.LSN(at.Confirmed) > slot.Confirmed:
-		return text + "the relay has confirmed " + wal.LSN(at.Confirmed).String() + ", which does not arrive there: look at pg_stat_replication and at the network between them, then restart the relay"
+		return text + "the relay has confirmed " + wal.LSN(at.Confirmed).String() + ", which does not arrive there; look at pg_stat_replication and at the network between them, then restart the relay"
 	case repeat > 0:
-		return text + wording.Count(repeat, "row") + " are acknowledged and wait for an earlier row, or for the end of their transaction: look at the oldest row in flight and at its topic"
+		return text + wording.Count(repeat, "row") + " are acknowledged and wait for an earlier row, or for the end of their transaction; look at the oldest row in flight and at its topic"
 	case stats.Rows > 0:
-		return text + wording.Count(stats.Rows, "row") + " are in flight and not acknowledged: look at the brokers"
+		return text + wording.Count(stats.Rows, "row") + " are in flight and not acknowledged; look at the brokers"
 	case wal.LSN(at.Received) > slot.Confirmed:
-		return text + "the relay has read to " + wal.LSN(at.Received).String() + " and no transaction ended there: it reads a long one"
+		return text + "the relay has read to " + wal.LSN(at.Received).String() + " and no transaction has ended there; it is reading a long one"
 	}
-	return text + "it sends nothing: look at the slot's walsender in pg_stat_activity, which may be decoding a long transaction"
+	return text + "the server sends nothing; look at the slot's walsender in pg_stat_activity, which may be decoding a long transaction"
 }
 
 // standsStill is what view shows of a session that gets nowhere; ok: it does. Call it with the lock held.

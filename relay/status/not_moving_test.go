@@ -67,8 +67,8 @@ func TestNotMoving_IsSaidWithWhatIsKnownOfWhy(t *testing.T) {
 	}{
 		"rows are acknowledged behind one that is not": {stuckSession{received: 5 * mib, confirmed: 0x1000, repeat: 40, stats: checkpoint.Stats{Rows: 41}}, "40 rows are acknowledged and wait for an earlier row"},
 		"nothing is acknowledged":                      {stuckSession{received: 5 * mib, confirmed: 0x1000, stats: checkpoint.Stats{Rows: 7}}, "7 rows are in flight and not acknowledged"},
-		"a long transaction is read":                   {stuckSession{received: 5 * mib, confirmed: 0x1000}, "no transaction ended there: it reads a long one"},
-		"PostgreSQL sends nothing":                     {stuckSession{received: 0x1000, confirmed: 0x1000}, "it sends nothing"},
+		"a long transaction is read":                   {stuckSession{received: 5 * mib, confirmed: 0x1000}, "no transaction has ended there; it is reading a long one"},
+		"PostgreSQL sends nothing":                     {stuckSession{received: 0x1000, confirmed: 0x1000}, "the server sends nothing"},
 		"confirmations do not arrive":                  {stuckSession{received: 5 * mib, confirmed: 5 * mib}, "the relay has confirmed 0/500000, which does not arrive there"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestNotMoving_IsSaidWithWhatIsKnownOfWhy(t *testing.T) {
 				var log strings.Builder
 				b := stuck(&tt.session, &log, growing, 26)
 				st := b.Status()
-				if st.State != Streaming || st.Reason != "confirmed_not_moving" || !strings.Contains(st.Message, tt.why) || !strings.Contains(st.Message, "0/1000 as the slot's confirmed position for 4m10s") {
+				if st.State != Streaming || st.Reason != "confirmed_not_moving" || !strings.Contains(st.Message, tt.why) || !strings.Contains(st.Message, "the slot's confirmed position in PostgreSQL has been 0/1000 for 4m10s") {
 					t.Errorf("%s, %s: %s", st.State, st.Reason, st.Message)
 				}
 				if want := "Streaming, but the confirmed position has not moved for 4m10s (confirmed_not_moving); nothing is lost: PostgreSQL keeps 25.0 MiB of WAL"; !strings.HasPrefix(st.Headline, want) {

@@ -62,7 +62,7 @@ func All() map[string]status.Status {
 	aside.DeadLetters, aside.EventsRejected, aside.ParkedKeys = 3, 3, 1
 	all["set aside"] = aside
 	all["no broker"] = stopped(status.Streaming, "kafka_unreachable", "no broker answers: dial tcp 10.0.0.7:9092: connection refused; start the brokers, or correct kafka.brokers or the addresses that they advertise", nil)
-	still := stopped(status.Streaming, "confirmed_not_moving", "PostgreSQL has had 16/B374D100 as the slot's confirmed position for 4m0s, and 2.1 GiB of WAL came behind it: 40 rows are acknowledged and wait for an earlier row, or for the end of their transaction: look at the oldest row in flight and at its topic", nil)
+	still := stopped(status.Streaming, "confirmed_not_moving", "the slot's confirmed position in PostgreSQL has been 16/B374D100 for 4m0s, with 2.1 GiB of WAL after it; 40 rows are acknowledged and wait for an earlier row, or for the end of their transaction; look at the oldest row in flight and at its topic", nil)
 	still.NotMoving, still.EventsToRepeat = number(240.0), 40
 	all["not moving"] = still
 	large := stopped(status.Blocked, "record_too_large", at+"MESSAGE_TOO_LARGE: raise max.message.bytes of the topic; a relay that is blocked by it then goes on by itself", row("order-events", 1_348_211))
