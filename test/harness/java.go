@@ -26,7 +26,8 @@ func Java(t testing.TB, name, pom string) (java, jars string) {
 	return java, jars
 }
 
-func jarsOf(ctx context.Context, name, pom string) (string, error) {
+// jarsOf has Maven put the jars of a pom.xml into the cache, once; more are properties of it.
+func jarsOf(ctx context.Context, name, pom string, more ...string) (string, error) {
 	cache, err := sandbox.CacheDir()
 	if err != nil {
 		return "", err
@@ -49,7 +50,7 @@ func jarsOf(ctx context.Context, name, pom string) (string, error) {
 		return "", fmt.Errorf("fetch %s: %w", name, err)
 	}
 	fmt.Fprintf(notice{}, "downloading %s, once, into %s\n", name, jars)
-	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+jars)
+	cmd := exec.CommandContext(ctx, maven, append([]string{"-q", "-B", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory=" + jars}, more...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("fetch %s with Maven: %w\n%s", name, err, out)
 	}

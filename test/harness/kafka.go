@@ -197,37 +197,16 @@ func kafkaVersion() string { return cmp.Or(os.Getenv(KafkaVersionVariable), sand
 // fetchJars has Maven put Kafka's jars into the cache, once for each version.
 func fetchJars(ctx context.Context) (string, error) {
 	version := kafkaVersion()
-	cache, err := sandbox.CacheDir()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, "kafka-"+version)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("fetch Kafka: %w", err)
-	}
-	unlock, err := sandbox.Locked(filepath.Join(dir, "lock"))
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	jars, whole := filepath.Join(dir, "lib"), filepath.Join(dir, "whole")
-	if _, err := os.Stat(whole); err == nil {
-		return jars, nil
-	}
-	maven, err := exec.LookPath("mvn")
+	dir, err := os.MkdirTemp("", "kafka-pom")
 	if err != nil {
 		return "", fmt.Errorf("fetch Kafka: %w", err)
 	}
+	defer func() { _ = os.RemoveAll(dir) }()
 	file := filepath.Join(dir, "pom.xml")
 	if err := os.WriteFile(file, pom, 0o644); err != nil {
 		return "", fmt.Errorf("fetch Kafka: %w", err)
 	}
-	fmt.Fprintf(notice{}, "downloading Apache Kafka %s, about 60 MB, once, into %s\n", version, jars)
-	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "-f", file, "dependency:copy-dependencies", "-Dkafka.version="+version, "-DoutputDirectory="+jars)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("fetch Kafka with Maven: %w\n%s", err, out)
-	}
-	return jars, os.WriteFile(whole, nil, 0o644)
+	return jarsOf(ctx, "kafka-"+version, file, "-Dkafka.version="+version)
 }
 
 // Admin is a client for topics and ACLs, closed with the test.
