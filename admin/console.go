@@ -129,7 +129,7 @@ func (c *Console) Sample(now time.Time) {
 	set := func(i history.Series, v float64) { s[i] = float32(v) }
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tools.Waker.set(true) // what happens from here on is told, also if the status does not have it
+	c.tools.Waker.set(true) // before the status is read, or an event between the two would wake nobody
 	st := c.status()
 	p := &c.sampled
 	c.bridge(now)

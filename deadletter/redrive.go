@@ -338,8 +338,8 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Location]*Let
 
 // completed returns the letter's record, with the missing parts from the record that its row
 // makes now. What the letter has stays as it is, as the row may have been changed, or be another
-// one. Where the value is missing for another reason than its size, the whole record is made anew: the
-// value may belong to the other parts. The row's position headers come from the letter.
+// one. Where the value is missing for another reason than its size, the whole record comes from the
+// row, because the other parts may belong to the value. The position headers come from the letter.
 func (l *Letter) completed(made *record.Record) *record.Record {
 	lacks := func(part string) bool { return slices.Contains(l.Missing, part) }
 	if lacks(router.PartValue) && (len(l.Missing) > 1 || l.ValueBytes == 0) {
