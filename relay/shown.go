@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"math"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
@@ -27,6 +28,14 @@ func (s *session) BlockedFor(now time.Time) (full time.Duration, loading bool) {
 		full, loading = s.delivery.Waiting(now)
 	}
 	return full, loading
+}
+
+// SilentFor is how long the stream has heard nothing of the server.
+func (s *session) SilentFor() time.Duration {
+	if silent := s.src.Silent(); silent > 0 {
+		return silent
+	}
+	return math.MaxInt64 // it does not listen
 }
 
 // Positions are those that the status shows.
