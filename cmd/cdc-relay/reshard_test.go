@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/advice"
@@ -38,6 +39,9 @@ func TestReshard_BackToAFormerNumberMakesSlotsThatRunTakes(t *testing.T) {
 		}}, new(harness.Output)
 		if code := run(t.Context(), []string{"setup", "--reshard-from", from}, process{env: env, stdout: stdout, stderr: stderr}); code != exitOK {
 			t.Fatalf("--reshard-from %s ended with %d:\n%s%s", from, code, stdout.String(), stderr.String())
+		}
+		if !strings.Contains(stdout.String(), "start that relay, again if it is stopped already") {
+			t.Errorf("nobody streams, and --reshard-from %s waits without a word of it:\n%s", from, stdout.String())
 		}
 	}
 	reshard(k.env, "1")
