@@ -34,7 +34,12 @@ func (b *Monitor) forget(st *Status) {
 		}
 	}
 	st.SlotState, st.RetainedWALBytes = nil, 0
-	if b.session == nil || b.session.SilentFor() > heardWithin {
+	hears := false
+	if b.session != nil {
+		silent := b.session.Silent()
+		hears = silent > 0 && silent < heardWithin
+	}
+	if !hears {
 		st.LSN.Server, st.SourceConnected = 0, false
 	}
 }

@@ -98,9 +98,9 @@ type Session interface {
 	// LastConfirm is when the confirmed position moved last; the zero time: it did not.
 	LastConfirm() time.Time
 
-	// SilentFor is how long the stream has heard nothing of the server; a stream that does not listen,
-	// as its rows are not taken, has heard nothing for ever.
-	SilentFor() time.Duration
+	// Silent is how long the stream has heard nothing of the server; zero: it does not listen, as its
+	// rows are not taken.
+	Silent() time.Duration
 
 	// BlockedFor is how long nothing more can be taken, and whether that is because a topic's
 	// partitions are not known.

@@ -109,6 +109,6 @@ func (s *fixedSession) Stats() checkpoint.Stats                               { 
 func (s *fixedSession) ToRepeat(checkpoint.Stats) int                         { return 0 }
 func (s *fixedSession) Acked() int                                            { return 0 }
 func (s *fixedSession) NewestCommit(time.Time) (t time.Time, _ time.Duration) { return t, 0 }
-func (s *fixedSession) SilentFor() time.Duration                              { return s.silent }
+func (s *fixedSession) Silent() time.Duration                                 { return s.silent }
 func (s *fixedSession) LastConfirm() time.Time                                { return time.Time{} }
 func (s *fixedSession) BlockedFor(time.Time) (time.Duration, bool)            { return 0, false }

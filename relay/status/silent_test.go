@@ -55,14 +55,14 @@ func TestSlot_IsShownWithItsAgeWhileABlockedRelayHasNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewMonitor(Pipeline{Slot: "cdc_relay", LookEvery: 5 * time.Second}, zerolog.Nop(), nil)
 		b.Reached(true, true)
-		b.SetSession(&fixedSession{server: 7 << 20, start: 1 << 20, silent: time.Hour})
+		b.SetSession(&fixedSession{server: 7 << 20, start: 1 << 20})
 		b.BeginSnapshot()(&watch.Snapshot{WALEnd: 7 << 20, Slot: catalog.SlotInfo{Confirmed: 1 << 20, Restart: 1 << 20, SafeWAL: new(int64(4 << 20))}})
 		b.SetBlocked("route", errors.New("row 1 has no topic"))
-		time.Sleep(9 * time.Second)
+		<-time.After(9 * time.Second)
 		if st := b.Status(); !st.SourceConnected || st.SlotState == nil || st.LastLook != nil || !strings.Contains(st.Headline, "PostgreSQL keeps 6.0 MiB") {
 			t.Errorf("while the next look may be on its way: %s\n%s", st.Headline, Text(st, time.Now()))
 		}
-		time.Sleep(3 * time.Second)
+		<-time.After(3 * time.Second)
 		st := b.Status()
 		text := Text(st, time.Now())
 		if st.SourceConnected || st.SlotState != nil || st.LagBytes != nil || st.RetainedWALBytes != 0 {
