@@ -147,8 +147,10 @@ func (c *Console) Sample(now time.Time) {
 	if st.LagSeconds != nil {
 		set(history.LagSeconds, *st.LagSeconds)
 	}
-	if st.LSN.Server != 0 {
-		set(history.LagBytes, float64(st.LagBytes))
+	if st.LagBytes != nil {
+		set(history.LagBytes, float64(*st.LagBytes))
+	}
+	if st.SlotState != nil || len(st.Shards) > 0 && st.LastLook == nil {
 		set(history.RetainedBytes, float64(st.RetainedWALBytes))
 	}
 	if slot := st.SlotState; slot != nil && slot.SafeWALBytes != nil {

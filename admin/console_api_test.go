@@ -283,7 +283,7 @@ func TestFlows_AreKeptOfTablesTopicsAndShards(t *testing.T) {
 		c, console := consoleOf(t, Config{Listen: local}, func() status.Status {
 			s := streaming()
 			s.Tables, s.TopicRates = []status.Flow{{Name: hostile, PerSecond: rate}}, []status.Flow{{Name: "orders", PerSecond: 2}}
-			s.Shards = []status.Status{{Slot: "s0", LagBytes: 5, LSN: status.LSNs{Server: 9}}, {Slot: "s1"}}
+			s.Shards = []status.Status{{Slot: "s0", LagBytes: new(int64(5)), LSN: status.LSNs{Server: 9}}, {Slot: "s1"}}
 			return s
 		}, tools())
 		for range 25 {

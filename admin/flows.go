@@ -48,8 +48,8 @@ func (f *flows) sample(now time.Time, st *status.Status) {
 	}
 	lags := make(map[string]float64, len(st.Shards))
 	for i := range st.Shards {
-		if one := &st.Shards[i]; one.LSN.Server != 0 {
-			lags[one.Slot] = float64(one.LagBytes)
+		if one := &st.Shards[i]; one.LagBytes != nil {
+			lags[one.Slot] = float64(*one.LagBytes)
 		}
 	}
 	f.kept["tables"].Add(now, rates(st.Tables))

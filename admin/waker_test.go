@@ -36,7 +36,7 @@ func (i *idle) change(change func(*status.Status)) {
 
 // lying is a console over an idle relay that runs, in a bubble.
 func lying(t *testing.T) (*client, *Console, *idle, *Waker) {
-	relay := &idle{st: status.Status{State: status.Streaming, LSN: status.LSNs{Server: 1}, LagBytes: 7}}
+	relay := &idle{st: status.Status{State: status.Streaming, LSN: status.LSNs{Server: 1}, LagBytes: new(int64(7))}}
 	of := tools()
 	of.Waker = NewWaker()
 	c, console := consoleOf(t, Config{Listen: local}, relay.show, of)
@@ -141,7 +141,7 @@ func TestConsole_SamplesEachSecondWhileThereIsSomethingToSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, console, relay, _ := lying(t)
 		pass(time.Minute)
-		relay.change(func(s *status.Status) { s.LagBytes = 9 })
+		relay.change(func(s *status.Status) { s.LagBytes = new(int64(9)) })
 		ctx, stop := context.WithCancel(t.Context())
 		r := httptest.NewRequestWithContext(ctx, "GET", "/api/v1/stream?kinds=charts", nil)
 		r.Host = local

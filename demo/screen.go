@@ -77,7 +77,7 @@ func (c *screen) line() {
 	}
 	c.shown = v.delivered
 	fmt.Printf("%5.1fs  %-12s committed %d, delivered %d, %d/s, p50 %s, p99 %s, lag %s, confirmed %s\n", v.running.Seconds(), v.state(),
-		v.committed, v.delivered, v.rate, milliseconds(v.p50), milliseconds(v.p99), size(v.status.LagBytes), v.confirmed())
+		v.committed, v.delivered, v.rate, milliseconds(v.p50), milliseconds(v.p99), status.BytesText(v.status.LagBytes), v.confirmed())
 }
 
 const (
@@ -191,17 +191,6 @@ func (a arrival) latency() string {
 		return "again"
 	}
 	return milliseconds(a.took)
-}
-
-func size(bytes int64) string {
-	switch {
-	case bytes < 1<<10:
-		return fmt.Sprintf("%d B", max(0, bytes))
-	case bytes < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
-	default:
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	}
 }
 
 // cut shortens to width columns; colour codes take none.

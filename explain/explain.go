@@ -62,7 +62,8 @@ func (e *Explainer) Tables(ctx context.Context) (reports []*Table, err error) {
 	var failures []error
 	for _, i := range e.chosen {
 		report, err := e.table(ctx, i)
-		if err != nil {
+		same := func(known error) bool { return err != nil && known.Error() == err.Error() } // of the server, not of the table
+		if err != nil && !slices.ContainsFunc(failures, same) {
 			failures = append(failures, err)
 		}
 		reports = append(reports, report)

@@ -4,6 +4,7 @@ package frame
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -187,8 +188,11 @@ func (f *frame) now() {
 	if s.RowsBehind != nil {
 		rows = ", ≈ " + count(float64(*s.RowsBehind)) + " rows"
 	}
-	f.row("behind", behind+", "+wording.Bytes(s.LagBytes)+" of WAL"+rows+" "+f.spark(f.m.Lags, 46+columns(rows)))
-	f.row("WAL lasts", walLasts(s))
+	if s.LagBytes != nil {
+		behind += ", " + wording.Bytes(*s.LagBytes) + " of WAL"
+	}
+	f.row("behind", behind+rows+" "+f.spark(f.m.Lags, 46+columns(rows)))
+	f.row("WAL lasts", walLasts(s, f.m.Now))
 	rate := 0.0
 	if n := len(f.m.Rates); n > 0 {
 		rate = f.m.Rates[n-1]
@@ -261,7 +265,7 @@ func (f *frame) shards() {
 	all := slices.Clone(f.m.Status.Shards)
 	order := []status.State{status.Stopping, status.Blocked, status.Reconnecting, status.Starting, status.Streaming, status.Standby}
 	slices.SortStableFunc(all, func(a, b status.Status) int {
-		return cmp.Or(slices.Index(order, a.State)-slices.Index(order, b.State), cmp.Compare(b.LagBytes, a.LagBytes))
+		return cmp.Or(slices.Index(order, a.State)-slices.Index(order, b.State), cmp.Compare(known(b.LagBytes), known(a.LagBytes)))
 	})
 	label := "shards"
 	for i := range all {
@@ -273,9 +277,17 @@ func (f *frame) shards() {
 		if one.State == status.Blocked {
 			state = f.paint(red, state)
 		}
-		f.row(label, wording.Printable(one.Slot)+"  "+state+", "+wording.Bytes(one.LagBytes)+" behind, "+wording.Count(one.InFlightEvents, "row")+" in flight")
+		f.row(label, wording.Printable(one.Slot)+"  "+state+", "+status.BytesText(one.LagBytes)+" behind, "+wording.Count(one.InFlightEvents, "row")+" in flight")
 		label = ""
 	}
+}
+
+// known puts what is not known before every number.
+func known(n *int64) int64 {
+	if n == nil {
+		return math.MaxInt64
+	}
+	return *n
 }
 
 // flows are the busiest of them.
@@ -399,10 +411,12 @@ func (f *frame) spark(values []float64, used int) string {
 	return f.paint(dim, string(out))
 }
 
-func walLasts(s *status.Status) string {
+func walLasts(s *status.Status, now time.Time) string {
 	slot := s.SlotState
 	kept := wording.Bytes(s.RetainedWALBytes) + " kept"
 	switch {
+	case s.LastLook != nil:
+		return "not known; " + wording.Bytes(s.LastLook.RetainedWALBytes) + " kept " + duration(now.Sub(s.LastLook.At).Seconds()) + " ago"
 	case slot == nil && len(s.Shards) > 0:
 		return "each shard has its own; " + kept
 	case slot == nil:

@@ -22,7 +22,7 @@ func number[T any](v T) *T { return &v }
 func streaming() Model {
 	s := status.Status{
 		State: status.Streaming, Since: now.Add(-26 * time.Hour), Version: "1.4.0", Pipeline: "orders", Slot: "cdc_relay",
-		LagBytes: 1864, RetainedWALBytes: 18 << 20, LagSeconds: number(0.18), OldestUnacked: number(0.004),
+		LagBytes: number(int64(1864)), RetainedWALBytes: 18 << 20, LagSeconds: number(0.18), OldestUnacked: number(0.004),
 		SlotState:      &status.Slot{WALStatus: "reserved", SafeWALBytes: number(int64(47 << 30)), SafeSeconds: number(19200.0)},
 		InFlightEvents: 12, InFlightBytes: 40 << 10, InFlightLimitBytes: 8 << 20,
 		Tables:     []status.Flow{{Name: "public.outbox", Total: 48_201_882, PerSecond: 842.4}},
@@ -40,7 +40,7 @@ func models() map[string]Model {
 	all := map[string]Model{"streaming": streaming()}
 	draining := streaming()
 	draining.Status.CatchUp = &status.CatchUp{LeftBytes: 3_328_599_654, Seconds: number(387.0)}
-	draining.Status.LagBytes, draining.Status.LagSeconds, draining.Largest = 3_328_599_654, number(130.0), 9<<30
+	draining.Status.LagBytes, draining.Status.LagSeconds, draining.Largest = number(int64(3_328_599_654)), number(130.0), 9<<30
 	draining.Status.TopicRates[0].PerSecond = 30_220
 	all["draining"] = draining
 	blocked := streaming()
@@ -78,7 +78,7 @@ func models() map[string]Model {
 	all["letters-none"] = none
 	sharded := streaming()
 	sharded.Status.SlotState = nil
-	sharded.Status.Shards = []status.Status{{Slot: "cdc_relay_s0_of2", State: status.Streaming, LagBytes: 1 << 20}, {Slot: "cdc_relay_s1_of2", State: status.Blocked, Reason: "unknown_topic", LagBytes: 3 << 30, InFlightEvents: 4}}
+	sharded.Status.Shards = []status.Status{{Slot: "cdc_relay_s0_of2", State: status.Streaming, LagBytes: number(int64(1 << 20))}, {Slot: "cdc_relay_s1_of2", State: status.Blocked, Reason: "unknown_topic", LagBytes: number(int64(3 << 30)), InFlightEvents: 4}}
 	all["sharded"] = sharded
 	all["nothing-known"] = Model{Now: now, Silent: 5 * time.Second, Failure: "ask http://127.0.0.1:8080/api/v1/status: connection refused"}
 	hostile := blocked

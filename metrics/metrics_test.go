@@ -181,7 +181,7 @@ func fullStatus() status.Status {
 		State: status.Blocked, Reason: "unknown_topic", Since: at, SourceConnected: true,
 		SlotState: &status.Slot{Active: true, WALStatus: "extended", SafeWALBytes: &safe, SpilledBytes: &spilled},
 		LSN:       status.LSNs{Server: 900, Received: 800, Published: 700, Confirmed: 600},
-		LagBytes:  300, RetainedWALBytes: 450, LagSeconds: new(12.5),
+		LagBytes:  new(int64(300)), RetainedWALBytes: 450, LagSeconds: new(12.5),
 		InFlightEvents: 3, InFlightBytes: 4096, InFlightLimitBytes: 32 << 20, OldestUnacked: new(1.5),
 		LastEvent: at, LastConfirm: at, LastTick: at,
 	}

@@ -39,7 +39,7 @@ func newStatusCollector(status func() status.Status, version, commit, goVersion 
 	c.state = def("state", "What the relay is doing; exactly one state is 1.", "state")
 	c.reason = def("state_reason", "1 with the reason of the present state; absent when all is well.", "state", "reason")
 	c.since = def("state_since_timestamp_seconds", "When the present state began.")
-	c.sourceConnected = def("source_connected", "1 while the replication connection is up.")
+	c.sourceConnected = def("source_connected", "1 while the replication connection is up and PostgreSQL answers.")
 	c.sinkConnected = def("sink_connected", "1 while the brokers answer.")
 	c.leader = def("leader", "1 while this process holds the slot.")
 	c.inFlightEvents = def("in_flight_events", "Rows read and not acknowledged.")
@@ -125,8 +125,8 @@ func (c *statusCollector) collectInFlight(s status.Status, set setter) {
 			set(c.lsn, float64(p.at), p.name)
 		}
 	}
-	if s.LSN.Server != 0 && s.LSN.Confirmed != 0 {
-		set(c.slotLag, float64(s.LagBytes))
+	if s.LagBytes != nil {
+		set(c.slotLag, float64(*s.LagBytes))
 	}
 	setTime(set, c.lastEvent, s.LastEvent)
 	setTime(set, c.lastOK, s.LastConfirm)

@@ -200,3 +200,37 @@ func TestBudget_IsShownInStatusAndLogWhileTheSlotStandsStill(t *testing.T) {
 		})
 	}
 }
+
+// stalled is the probe of a server that answers once, and is silent then.
+type stalled struct {
+	probe
+	answered bool
+}
+
+func (p *stalled) Read(ctx context.Context) (*watch.Snapshot, error) {
+	if !p.answered {
+		p.answered = true
+		return p.probe.Read(ctx)
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A look that is overdue shows a silent server before it has failed.
+func TestBudget_IsOldWhileALookIsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(stalled)
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 100 + 2<<20, Slot: catalog.SlotInfo{Confirmed: 100, Restart: 100}})
+		b := &bench{server: newServer(), sink: new(sinktest.Recorder), probe: p, result: make(chan error, 1)}
+		b.start(t, Config{})
+		pass(8 * time.Second)
+		if st := b.relay.Status(); !st.SourceConnected || st.RetainedWALBytes != 2<<20 {
+			t.Errorf("while the look is on its way: connected %t, %d retained", st.SourceConnected, st.RetainedWALBytes)
+		}
+		pass(3 * time.Second)
+		if st := b.relay.Status(); st.SourceConnected || st.SlotState != nil || st.LastLook == nil || st.LastLook.RetainedWALBytes != 2<<20 {
+			t.Errorf("while it is overdue: connected %t, slot %+v, last look %+v", st.SourceConnected, st.SlotState, st.LastLook)
+		}
+		b.stop(t)
+	})
+}

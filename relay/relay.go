@@ -130,7 +130,7 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	}
 	r.monitor = status.NewMonitor(status.Pipeline{
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
-		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes,
+		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes, LookEvery: r.cfg.ProbeInterval,
 	}, log, ev.StateChanged)
 	var journal rejected.Journal
 	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {

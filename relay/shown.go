@@ -32,10 +32,8 @@ func (s *session) BlockedFor(now time.Time) (full time.Duration, loading bool) {
 // Positions are those that the status shows.
 func (s *session) Positions() status.LSNs {
 	return status.LSNs{
-		Server:    status.Position(s.src.ServerEnd()),
-		Received:  status.Position(s.src.Received()),
-		Published: status.Position(s.tracker.Confirmable()),
-		Confirmed: status.Position(s.reported.Load()),
+		Server: status.Position(s.src.ServerEnd()), Received: status.Position(s.src.Received()),
+		Published: status.Position(s.tracker.Confirmable()), Confirmed: status.Position(s.reported.Load()),
 	}
 }
 
@@ -53,3 +51,6 @@ func (s *session) ToRepeat(stats checkpoint.Stats) int { return s.delivery.ToRep
 
 // Acked counts durable records of unfinished batches.
 func (s *session) Acked() int { return s.delivery.Acked() }
+
+// Silent is the source's.
+func (s *session) Silent() time.Duration { return s.src.Silent() }

@@ -36,6 +36,9 @@ func TestHeadersColumn(t *testing.T) {
 		{"json", ` { "a" : "x" , "b":true,"c":null } `, "a=x;b=true;c=null"},
 		{"json", `{"a":"","b":{"x": 1},"c":[1, 2],"d":-1.50e3}`, `a=empty;b={"x": 1};c=[1, 2];d=-1.50e3`},
 		{"json", `{"id":"fake","\u0069d":"fake","a":"x"}`, "a=x"},
+		{"json", `{"cdc-relay-lsn":"FF/0","cdc-relay-error-topic":"evil","cdc-relays":"r","a":"x"}`, "cdc-relays=r;a=x"}, // those are the relay's word
+		{"hstore", `"cdc-relay-seq"=>"1", "a"=>"1"`, "a=1"},
+		{"_text", `{cdc-relay-commit-time,1,a,1}`, "a=1"},
 		{"json", `{"a\"b":"c\\d","e":"\ud83d\ude00","f":"\ud83d"}`, `a"b=c\d;e=😀;f=bytes efbfbd`},
 		{"json", `{"a":"1","a":"2"}`, "a=1;a=2"},
 		{"text", `{"a":"x"}`, "a=x"},

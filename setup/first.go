@@ -3,17 +3,13 @@ package setup
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // first writes the first checkpoint of each slot that setup made, so that the first run
@@ -22,7 +18,7 @@ import (
 //  1. It is written for a slot that this very run made, and says where that slot stood
 //     then: nothing was to be sent from before.
 //  2. It is written only where the topic says nothing of the slot. What an earlier slot
-//     of that name left stays, and the next run refuses the gap between the two.
+//     of that name left stays: where a run would refuse the gap between the two, setup makes no slot.
 //  3. With at-least-once it has a key of its own, as each holder's has, and what a relay
 //     goes by is the highest: one that has begun meanwhile is not set back.
 //  4. It is written between two records of what lies before the slot (checkpoint.BeforeSlot):
@@ -82,29 +78,29 @@ func (f *first) warn(slot string, cause error) {
 		slot, at, f.setup.settings.CheckpointTopic, cause)
 }
 
-// write reports whether a relay would stream from the slots that were made.
-func (f *first) write(ctx context.Context) (ready bool) {
+// write returns an error where a relay would not stream from a slot that was made: its checkpoint came
+// into the topic since refuseGap looked.
+func (f *first) write(ctx context.Context) (refused error) {
 	switch {
 	case len(f.slots) == 0:
-		return true
+		return nil
 	case f.err != nil:
 		f.unwritten(f.err)
-		return true
+		return nil
 	}
 	within, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(f.slots)))
 	defer cancel()
 	ledger, err := topics.NewLedger(f.setup.settings.Kafka.Connection, f.setup.settings.CheckpointTopic)
 	if err != nil {
 		f.unwritten(err)
-		return true
+		return nil
 	}
 	defer ledger.Close()
 	f.before, err = newBefore(within, f.setup, ledger, f.standing.Origin)
 	if err != nil {
 		f.unwritten(err)
-		return true
+		return nil
 	}
-	ready = true
 	for i, slot := range f.standing.Slots {
 		if !f.slots[slot.Name] {
 			continue
@@ -113,34 +109,33 @@ func (f *first) write(ctx context.Context) (ready bool) {
 			f.warn(slot.Name, slot.Err)
 			continue
 		}
-		ready = f.one(within, ledger, f.setup.settings.OfShard(i, len(f.standing.Slots)), slot) && ready
+		refused = errors.Join(refused, f.one(within, ledger, f.setup.settings.OfShard(i, len(f.standing.Slots)), slot))
 	}
 	looking, done := context.WithTimeout(ctx, lookPatience)
 	defer done()
 	if err := f.before.empty(looking); err != nil {
 		f.setup.warn("whether rows lie before the slot is not written to topic %s: %v", f.setup.settings.CheckpointTopic, err)
 	}
-	return ready
+	return refused
 }
 
-func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config, slot watch.SlotPosition) (ready bool) {
+func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config, slot watch.SlotPosition) (refused error) {
 	origin, topic := f.standing.Origin, f.setup.settings.CheckpointTopic
 	if err := f.before.unknown(ctx, slot.Name, slot.Confirmed); err != nil {
 		f.warn(slot.Name, err)
-		return true
+		return nil
 	}
 	known, err := checkpoints.Read(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
 	if err != nil {
 		f.warn(slot.Name, err)
-		return true
+		return nil
 	}
 	if len(known) > 0 {
 		if _, err := cfg.ConfirmedUpTo(known, origin, slot.Confirmed); err != nil {
-			f.setup.warn("%s", refusal(topic, slot.Name, err))
-			return false
+			return refusal("slot "+slot.Name+" is created", topic, err)
 		}
 		f.setup.say("-- topic %s has a checkpoint of slot %s", topic, slot.Name)
-		return true
+		return nil
 	}
 	rec := checkpoint.Record{
 		System: origin.SystemID, Timeline: origin.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: f.setup.version,
@@ -153,26 +148,9 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 	}
 	if err != nil {
 		f.warn(slot.Name, err)
-		return true
+		return nil
 	}
 	f.before.begins(slot)
 	f.setup.say("wrote where slot %s begins (%s) to topic %s", slot.Name, slot.Confirmed, topic)
-	return true
-}
-
-// refusal explains why a relay would not stream from a slot that was made, and what to do.
-func refusal(topic, slot string, err error) string {
-	const what = "slot %s is created, but `cdc-relay run` would refuse it: topic %s still has the checkpoint of an earlier slot of this name"
-	seen, next := advice.Split(err)
-	if refused, ok := errors.AsType[*fault.Error](err); ok {
-		seen = refused.Err.Error()
-		if refused.Reason == fault.ReasonSlotAhead {
-			next = "rows that committed between the two positions are not sent: note both positions. Then run `cdc-relay setup --accept-gap` and start `cdc-relay run`; " +
-				"send rows of the gap that matter with `cdc-relay replay`"
-		}
-	}
-	if next == "" {
-		next = "see " + wording.Docs + "operations.md#runbook"
-	}
-	return fmt.Sprintf(what+" (%s). Next: %s", slot, topic, seen, next)
+	return nil
 }

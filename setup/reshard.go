@@ -20,6 +20,7 @@ func (s *Setup) Reshard(ctx context.Context, options provision.SetupOptions, fro
 	case settings.ParkKey:
 		return &advice.Usage{Err: errors.New("--reshard-from is not possible with relay.park_key: the new slots would not know the parked keys; re-drive all of them, set relay.park_key: false, and set it again afterwards")}
 	}
+	made := false
 	report, err := provision.Reshard(ctx, settings.Replication, from, provision.ReshardOptions{
 		Columns: options.Columns,
 		OnStep: func(step provision.Step) {
@@ -29,6 +30,7 @@ func (s *Setup) Reshard(ctx context.Context, options provision.SetupOptions, fro
 			case step.Object == provision.DroppedSlot:
 				s.say("dropped slot %s", step.Name)
 			default:
+				made = made || step.Object == "slot"
 				s.say("created %s %s", step.Object, step.Name)
 			}
 		},
@@ -40,6 +42,11 @@ func (s *Setup) Reshard(ctx context.Context, options provision.SetupOptions, fro
 	}
 	if err != nil {
 		return fault.Refuse(err)
+	}
+	if made && settings.KeepsPositions() { // rows up to the position of the copies are delivered: whatever the topic has is of earlier slots
+		if err := s.AcceptGap(ctx, false); err != nil {
+			return advice.Give(err, "then run `cdc-relay setup --accept-gap`: no row lies between the new slots and an earlier checkpoint of their names")
+		}
 	}
 	s.say("done: start `cdc-relay run` with postgres.shards: %d", max(1, settings.Replication.Shard.Count))
 	return nil

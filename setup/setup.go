@@ -36,6 +36,11 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 		return fault.Refuse(err)
 	}
 	s.printPlan(plan.Steps)
+	if !acceptGap {
+		if err := s.refuseGap(ctx); err != nil {
+			return err
+		}
+	}
 	if dryRun {
 		s.printReport(plan, true)
 		if err := s.beside(ctx, true); err != nil {
@@ -77,9 +82,10 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 			return err
 		}
 	}
-	if first.write(ctx) {
-		s.say("ready: start `cdc-relay run`")
+	if err := first.write(ctx); err != nil {
+		return err
 	}
+	s.say("ready: start `cdc-relay run`")
 	return nil
 }
 

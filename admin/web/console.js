@@ -198,7 +198,7 @@ function figures(st) {
   const waits = state.waiting, parts = [`${count(st.dead_letters_total)} dead letters, ${count(st.events_rejected_total)} rejected since the start`];
   if (st.parked_keys) parts.unshift(`${count(st.parked_keys)} ${st.parked_keys === 1 ? 'key' : 'keys'} parked`);
   return h('section', { class: 'card', 'aria-label': 'Figures' }, h('dl', { class: 'figures' },
-    figure('Behind', st.lag_seconds === null ? 'not known' : duration(st.lag_seconds), bytes(st.lag_bytes) + ' of WAL not confirmed' + (st.rows_behind === null || st.rows_behind === undefined ? '' : `, ≈ ${count(st.rows_behind)} rows (by the rows in as much WAL of the last 10 min)`)),
+    figure('Behind', st.lag_seconds === null ? 'not known' : duration(st.lag_seconds), (st.lag_bytes === null ? 'WAL not known: PostgreSQL does not answer' : bytes(st.lag_bytes) + ' of WAL not confirmed') + (st.rows_behind === null || st.rows_behind === undefined ? '' : `, ≈ ${count(st.rows_behind)} rows (by the rows in as much WAL of the last 10 min)`)),
     figure('WAL lasts', lasts, fits, lasts === 'lost'),
     figure('Rate', count(last.acknowledged) + '/s', count(last.received) + '/s read from PostgreSQL'),
     figure('Age p99', duration(last.age_p99), 'from commit to acknowledgement; p50 ' + duration(last.age_p50)),
@@ -217,7 +217,7 @@ function flow(st) {
   const row = (f) => h('tr', {}, h('th', { scope: 'row' }, name(f.name, 40)), h('td', {}, count(f.per_second) + '/s'));
   const more = (n, what) => n > 0 && h('p', {}, `and ${n} more ${what}`);
   return h('section', { class: 'card', 'aria-label': 'The way of the rows' }, h('h2', {}, 'The way of the rows'), h('ol', { class: 'flow' },
-    h('li', {}, h('h3', {}, 'PostgreSQL'), h('p', {}, 'server ', st.lsn.server || '–'), h('p', {}, 'slot ', name(st.slot, 40)), h('p', {}, bytes(st.retained_wal_bytes) + ' of WAL kept')),
+    h('li', {}, h('h3', {}, 'PostgreSQL'), h('p', {}, 'server ', st.lsn.server || '–'), h('p', {}, 'slot ', name(st.slot, 40)), h('p', {}, st.last_look ? bytes(st.last_look.retained_wal_bytes) + ' of WAL kept when it answered last' : bytes(st.retained_wal_bytes) + ' of WAL kept')),
     edge(last.received ?? 0, source, 'no stream'),
     h('li', {}, h('h3', {}, 'Router'), read.length ? h('table', {}, h('tbody', {}, read.slice(0, 5).map(row))) : h('p', {}, 'no row read yet'), more(read.length - 5, 'tables'),
       h('p', {}, count(st.events_rejected_total) + ' rejected')),
@@ -421,7 +421,7 @@ function shards(st) {
   return [headline(st), h('section', { class: 'card' }, h('h2', {}, st.shards?.length ? 'Shards of this process, the worst first' : 'One slot; the outbox is not divided'),
     list('Shards', ['Slot', 'State', '#Behind', '#WAL not confirmed', 'The hour', '#WAL kept', '#In flight', '#Acknowledged', 'WAL lasts'], all.map((one) => h('tr', {},
       h('td', {}, name(one.slot)), h('td', {}, h('span', { class: 'lv-' + level(one) }, levels[level(one)][0] + ' '), one.state, one.reason ? [' ', h('code', {}, one.reason)] : null),
-      h('td', { class: 'num' }, one.lag_seconds === null ? 'not known' : duration(one.lag_seconds)), h('td', { class: 'num' }, bytes(one.lag_bytes)), h('td', {}, spark('shards', one.slot, bytes)), h('td', { class: 'num' }, bytes(one.retained_wal_bytes)),
+      h('td', { class: 'num' }, one.lag_seconds === null ? 'not known' : duration(one.lag_seconds)), h('td', { class: 'num' }, one.lag_bytes === null ? 'not known' : bytes(one.lag_bytes)), h('td', {}, spark('shards', one.slot, bytes)), h('td', { class: 'num' }, bytes(one.retained_wal_bytes)),
       h('td', { class: 'num' }, count(one.in_flight_events)), h('td', { class: 'num' }, one.events_published_total.toLocaleString('en')), h('td', {}, walLasts(one)[0]))))),
   h('p', { class: 'muted' }, 'This page is of this process alone. Another process with other shards, or one that stands by, has its own.')];
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -130,9 +131,9 @@ func TestSetup_WhereTheSlotBeginsNothingIsLeftOut(t *testing.T) {
 	})
 }
 
-// A slot that was made anew leaves a gap behind the checkpoint of the old one. Setup
-// must not paper that over.
-func TestSetup_ASlotMadeAnewKeepsTheOldCheckpoint(t *testing.T) {
+// A slot that is made anew leaves a gap behind the checkpoint of the old one. Setup papers that not over,
+// and makes no slot that a relay would refuse: it would hold back WAL until the disk is full.
+func TestSetup_MakesNoSlotBehindAnOldCheckpoint(t *testing.T) {
 	t.Parallel()
 	eachKeeper(t, func(t *testing.T, k *keeper) {
 		k.setUp(t, "")
@@ -141,26 +142,43 @@ func TestSetup_ASlotMadeAnewKeepsTheOldCheckpoint(t *testing.T) {
 		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
 		ends, _ := k.held(t)
 		old := ends[len(ends)-1]
-		got := invoke(t, k.env, "setup")
-		got.want(t, exitOK, "created slot "+k.slot, "would refuse")
-		got.want(t, exitOK, "", "at "+old)
-		got.want(t, exitOK, "", "still has the checkpoint of an earlier slot of this name (the slot is at ")
-		got.want(t, exitOK, "", "Then run `cdc-relay setup --accept-gap`")
-		if strings.Contains(got.stderr, "who moved the slot") || strings.Contains(got.stderr, "checkpoint slot") {
-			t.Errorf("the slot was dropped, and nobody moved it:\n%s", got.stderr)
+		for _, args := range [][]string{{"setup"}, {"setup", "--dry-run"}} {
+			got := invoke(t, k.env, args...)
+			for _, says := range []string{"slot " + k.slot + " is not created", "would refuse", "at " + old, "still has the checkpoint of an earlier slot of this name (the slot is at ", "Then run `cdc-relay setup --accept-gap`"} {
+				got.want(t, exitRefused, "", says)
+			}
+			if strings.Contains(got.stderr, "who moved the slot") || strings.Contains(got.stderr, "checkpoint slot") {
+				t.Errorf("the slot was dropped, and nobody moved it:\n%s", got.stderr)
+			}
+			if strings.Contains(got.stdout, "ready") || strings.Contains(got.stdout, "created") {
+				t.Errorf("setup says it made something, or is ready:\n%s", got.stdout)
+			}
+			if n := harness.Query[int64](t, k.db, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1", k.slot); n != 0 {
+				t.Errorf("%v made a slot that run would refuse", args)
+			}
+			if now, _ := k.held(t); !slices.Equal(now, ends) {
+				t.Errorf("setup wrote over the checkpoint of the old slot: %q, and before %q", now, ends)
+			}
 		}
-		if strings.Contains(got.stdout, "ready") {
-			t.Errorf("setup says it is ready:\n%s", got.stdout)
-		}
-		if now, _ := k.held(t); !slices.Equal(now, ends) {
-			t.Errorf("setup wrote over the checkpoint of the old slot: %q, and before %q", now, ends)
-		}
-		k.refuses(t, "at "+old)
-
-		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
 		k.acceptsGap(t, "forgot the checkpoint").want(t, exitOK, "wrote where slot "+k.slot+" begins", "")
 		k.compares(t, advice.OK, k.confirmed(t, k.slot))
+		k.runs(t, 1)
 	})
+}
+
+// Of several slots, those that are there stay as they are.
+func TestSetup_NamesEachSlotThatItDoesNotMake(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	first, second := k.divide(t)
+	k.setUp(t, "")
+	k.insert(t, 1)
+	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", second)
+	got := invoke(t, k.env, "setup")
+	got.want(t, exitRefused, "", "slot "+second+" is not created")
+	if strings.Contains(got.stderr, "slot "+first+" is") {
+		t.Errorf("slot %s has no gap:\n%s", first, got.stderr)
+	}
 }
 
 // lineHook acts when a line is written.

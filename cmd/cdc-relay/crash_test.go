@@ -109,3 +109,31 @@ func TestCrash_IsNoExitCodeOfOurs(t *testing.T) {
 		})
 	}
 }
+
+// A log that nobody reads any more ends the program by a signal, which the unit restarts after, and not by a code of ours.
+func TestCrash_AClosedPipeEndsByItsSignal(t *testing.T) {
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := exec.CommandContext(t.Context(), executable, "run")
+	program.Dir, program.Env, program.Stderr = t.TempDir(), append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", asProgram + "=1"}, closedPorts...), writer
+	input, err := program.StdinPipe() // its end would be the crash
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = input.Close() }()
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = writer.Close()
+	_ = reader.Close()
+	_ = program.Wait() // the state says it
+	if state := program.ProcessState.Sys().(syscall.WaitStatus); !state.Signaled() || state.Signal() != syscall.SIGPIPE {
+		t.Errorf("ended with code %d, signal %v; want death by SIGPIPE", state.ExitStatus(), state.Signal())
+	}
+}

@@ -104,3 +104,14 @@ func TestRedrive_JSONCountsAndNamesAsTheTextDoes(t *testing.T) {
 		})
 	}
 }
+
+// A key may have letters of several tables.
+func TestRedrive_NamesEveryTableOfAKey(t *testing.T) {
+	task := keyOf(3)
+	task.Entries[1].Table = "public.another"
+	report := &restore.Report{}
+	report.Add(deadletter.Outcome{Task: task, Entries: task.Entries, Topic: "orders", Done: 3, Records: 3})
+	if got := report.Groups[0].Table; got != "public.outbox, public.another" {
+		t.Errorf("it names %q", got)
+	}
+}

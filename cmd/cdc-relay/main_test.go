@@ -306,7 +306,7 @@ func TestNotifier_TellsStateAndLag(t *testing.T) {
 	defer socket.Close()
 	var current atomic.Pointer[status.Status]
 	lag := 1.25
-	current.Store(&status.Status{State: status.Streaming, LagSeconds: &lag, LagBytes: 3 << 20})
+	current.Store(&status.Status{State: status.Streaming, LagSeconds: &lag, LagBytes: new(int64(3 << 20))})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -87,8 +87,8 @@ func (n notifier) tellStatus(ctx context.Context, current func() status.Status) 
 // statusText is the state and the lag in one line.
 func statusText(s *status.Status, now time.Time) string {
 	text := status.Headline(s, now)
-	if s.LagBytes > 0 {
-		text += " " + wording.Bytes(s.LagBytes) + " of WAL are not confirmed."
+	if s.LagBytes != nil && *s.LagBytes > 0 {
+		text += " " + wording.Bytes(*s.LagBytes) + " of WAL are not confirmed."
 	}
 	return text
 }

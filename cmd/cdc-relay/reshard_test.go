@@ -1,6 +1,12 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
 
 func TestReshard_RefusesWhatWouldRepeatOrForget(t *testing.T) {
 	for _, tt := range []struct {
@@ -16,4 +22,32 @@ func TestReshard_RefusesWhatWouldRepeatOrForget(t *testing.T) {
 		invoke(t, closedPorts, args...).want(t, exitUsage, "", tt.says)
 	}
 	invoke(t, closedPorts, "sql", "--set", "postgres.shards=3").want(t, exitUsage, "", "setup --dry-run")
+}
+
+// The slots that come back with a former number of shards have the names of earlier ones, of which the
+// checkpoint topic still has a position. Nothing lies between: a relay streams from them.
+func TestReshard_BackToAFormerNumberMakesSlotsThatRunTakes(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.divide(t)
+	whole := append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_POSTGRES_SHARDS=1")
+	invoke(t, whole, "setup", "--create-table").want(t, exitOK, "ready", "")
+	reshard := func(env []string, from string) {
+		t.Helper()
+		stdout, stderr := &lineHook{line: "has to stream until", act: func() { // in the place of a relay
+			k.db.Exec(t, "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots WHERE database = current_database()")
+		}}, new(harness.Output)
+		if code := run(t.Context(), []string{"setup", "--reshard-from", from}, process{env: env, stdout: stdout, stderr: stderr}); code != exitOK {
+			t.Fatalf("--reshard-from %s ended with %d:\n%s%s", from, code, stdout.String(), stderr.String())
+		}
+		if !strings.Contains(stdout.String(), "start that relay, again if it is stopped already") {
+			t.Errorf("nobody streams, and --reshard-from %s waits without a word of it:\n%s", from, stdout.String())
+		}
+	}
+	reshard(k.env, "1")
+	k.insert(t, 1)
+	reshard(whole, "2")
+	k.env = whole
+	k.compares(t, advice.Warn, "has no checkpoint of it")
+	k.runs(t, 1)
 }

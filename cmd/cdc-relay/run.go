@@ -431,7 +431,10 @@ func (d *daemon) summary(s status.Status, published int64) {
 		line = line.Str("reason", s.Reason)
 	}
 	line = line.Int64("published", published).Float64("per_second", perSecond(published, summaryInterval)).
-		Str("lsn", string(confirmed)).Int64("lag_bytes", s.LagBytes)
+		Str("lsn", string(confirmed))
+	if s.LagBytes != nil {
+		line = line.Int64("lag_bytes", *s.LagBytes)
+	}
 	if s.LagSeconds != nil {
 		line = line.Float64("lag_seconds", math.Round(*s.LagSeconds*1000)/1000)
 	}

@@ -22,7 +22,7 @@ import (
 func sampleStatus(state status.State, reason string) status.Status {
 	return status.Status{
 		State: state, Reason: reason, Since: time.Now().Add(-time.Minute), Version: "1.2.3", Pipeline: "orders",
-		Slot: "cdc_relay", Publication: "cdc_relay", LSN: status.LSNs{Confirmed: 0x16_B374D848}, LagBytes: 2048, EventsPublished: 1234,
+		Slot: "cdc_relay", Publication: "cdc_relay", LSN: status.LSNs{Confirmed: 0x16_B374D848}, LagBytes: new(int64(2048)), EventsPublished: 1234,
 		Topics: []string{"order-events"}, SourceConnected: true, LastTick: time.Now(),
 	}
 }
@@ -218,7 +218,7 @@ func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
 // Before the first session nobody knows how much waits in the slot.
 func TestStatus_CallsALagThatNobodyKnowsNotZero(t *testing.T) {
 	s := sampleStatus(status.Reconnecting, "network")
-	s.LSN, s.LagBytes, s.SourceConnected = status.LSNs{}, 0, false
+	s.LSN, s.LagBytes, s.SourceConnected = status.LSNs{}, nil, false
 	if got := status.Text(s, time.Now()); !strings.Contains(got, "lag           not known: PostgreSQL has not been reached\n") || strings.Contains(got, "retained") {
 		t.Errorf("not reached:\n%s", got)
 	}

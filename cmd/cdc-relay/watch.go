@@ -252,7 +252,9 @@ func (w *watched) take(l *looked) {
 		}
 	}
 	w.model.Rates, w.model.Lags = newest(w.model.Rates), newest(w.model.Lags)
-	w.model.Largest = max(w.model.Largest, s.LagBytes)
+	if s.LagBytes != nil {
+		w.model.Largest = max(w.model.Largest, *s.LagBytes)
+	}
 	if s.CatchUp == nil {
 		w.model.Largest = 0
 	}

@@ -75,6 +75,9 @@ func (e *SyntaxError) Error() string { return e.Message }
 func Parse(file string, content []byte, keys Keys) (*Document, error) {
 	text := strings.TrimPrefix(string(content), "\ufeff")
 	d := &Document{keys: keys, file: file, lines: strings.Split(text, "\n"), hidden: map[int]int{}}
+	if err := checkEncoding(text); err != nil {
+		return d, err
+	}
 	if err := checkLimits(text); err != nil {
 		return d, err
 	}
@@ -84,6 +87,15 @@ func Parse(file string, content []byte, keys Keys) (*Document, error) {
 		err = d.blame(err)
 	}
 	return d, err
+}
+
+// checkEncoding refuses UTF-16, as some editors and shells write it: each letter has a zero byte beside it.
+func checkEncoding(text string) error {
+	half := len(text) > 1 && (text[0] == 0) != (text[1] == 0)
+	if half || strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+		return &SyntaxError{Line: 1, Column: 1, Message: "the file is UTF-16; allowed: UTF-8. Save it as UTF-8 (in PowerShell: Set-Content -Encoding utf8)"}
+	}
+	return nil
 }
 
 // ParseYAML turns the text into nodes. The parser is foreign code that meets

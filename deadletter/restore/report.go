@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -65,7 +66,7 @@ func (r *Report) Stop(s *deadletter.Stopped) {
 
 // Group is what happened, or would, to the waiting dead letters of one topic and key.
 type Group struct {
-	Table      string `json:"table"`
+	Table      string `json:"table"` // of the letters; several are separated by ", "
 	Topic      string `json:"topic"` // where it goes, or was to go
 	Source     string `json:"source"`
 	Letters    int    `json:"letters"`
@@ -94,9 +95,13 @@ func (g *Group) describe() {
 		}
 	}
 	first, last := entries[0], entries[len(entries)-1]
-	g.Table, g.Source, g.From, g.Through = first.Table, first.Source, first.String(), last.String()
+	g.Source, g.From, g.Through = first.Source, first.String(), last.String()
 	g.Letters, g.Selected, g.Incomplete = len(entries), 0, 0
+	var tables []string
 	for _, e := range entries {
+		if !slices.Contains(tables, e.Table) {
+			tables = append(tables, e.Table)
+		}
 		if e.Matched {
 			g.Selected++
 		}
@@ -104,6 +109,7 @@ func (g *Group) describe() {
 			g.Incomplete++
 		}
 	}
+	g.Table = strings.Join(tables, ", ")
 }
 
 // Add takes up what was done for the letters of a group, or would be. The pieces of a large

@@ -195,7 +195,11 @@ func (r *resharding) awaitOldSlots() error {
 	}
 	err = r.await(func() (string, bool) {
 		behind := leastConfirmed(r.old)
-		return fmt.Sprintf("the relay with %s has to stream until %s is confirmed past %s, where the new publications exist; it is at %s", wording.Count(r.from, "shard"), postgres.SlotSubject(behind.Name), made, behind.Confirmed),
+		idle := ""
+		if i := slices.IndexFunc(r.old, func(s catalog.ShardSlot) bool { return !s.Active }); i >= 0 {
+			idle = fmt.Sprintf("; nobody streams from %s: start that relay, again if it is stopped already", postgres.SlotSubject(r.old[i].Name))
+		}
+		return fmt.Sprintf("the relay with %s has to stream until %s is confirmed past %s, where the new publications exist; it is at %s%s", wording.Count(r.from, "shard"), postgres.SlotSubject(behind.Name), made, behind.Confirmed, idle),
 			behind.Confirmed >= made
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 // Positions is where slots stand, and in which history.
 type Positions struct {
 	Origin wal.Origin
+	WALEnd wal.LSN
 	Slots  []SlotPosition // parallel to Config.Shards
 }
 
@@ -35,7 +36,7 @@ func ReadPositions(ctx context.Context, cfg postgres.Config) (*Positions, error)
 	if err := server.Identify(q); err != nil {
 		return nil, err
 	}
-	s := &Positions{Origin: server.Origin()}
+	s := &Positions{Origin: server.Origin(), WALEnd: server.WALEnd}
 	for _, shard := range cfg.Shards() {
 		one := SlotPosition{Name: shard.Slot}
 		slot, err := catalog.ReadSlot(q, server.ServerVersion, shard.Slot)

@@ -15,13 +15,17 @@ func Headline(s *Status, now time.Time) string {
 	held := now.Sub(Since(s)).Round(time.Second).String()
 	switch s.State {
 	case Blocked:
-		return "Blocked for " + held + atRow(s.Obstacle) + ": " + causeText(s) + keptText(s) + "."
+		return "Blocked for " + held + atRow(s.Obstacle) + ": " + causeText(s) + keptText(s, now) + "."
 	case Reconnecting:
 		to := "PostgreSQL"
 		if strings.HasPrefix(s.Reason, "kafka_") {
 			to = "Kafka"
 		}
-		return "Reconnecting to " + to + " for " + held + because(s) + "."
+		text := "Reconnecting to " + to + " for " + held + because(s)
+		if s.LagSeconds != nil {
+			text += "; " + behindText(*s.LagSeconds)
+		}
+		return text + "."
 	case Standby:
 		return "Standing by: another relay streams from slot " + s.Slot + "."
 	case Starting:
@@ -30,10 +34,10 @@ func Headline(s *Status, now time.Time) string {
 		return "Stopping: " + wording.Count(s.InFlightEvents, "row") + " in flight."
 	case Streaming:
 		if s.Reason == fault.ReasonKafkaUnreachable {
-			return "Waiting for Kafka for " + held + because(s) + waitingText(s) + keptText(s) + "."
+			return "Waiting for Kafka for " + held + because(s) + waitingText(s) + keptText(s, now) + "."
 		}
 	}
-	return streamingText(s) + "."
+	return streamingText(s, now) + "."
 }
 
 // waitingText is how far behind a relay is that reads on while no broker answers.
@@ -45,12 +49,12 @@ func waitingText(s *Status) string {
 	return text
 }
 
-func streamingText(s *Status) string {
+func streamingText(s *Status, now time.Time) string {
 	text := "Streaming"
 	switch {
 	case s.NotMoving != nil:
 		held := (time.Duration(*s.NotMoving) * time.Second).String()
-		return "Streaming, but the confirmed position has not moved for " + held + " (" + s.Reason + ")" + keptText(s)
+		return "Streaming, but the confirmed position has not moved for " + held + " (" + s.Reason + ")" + keptText(s, now)
 	case s.CatchUp != nil:
 		text = "Catching up: " + s.CatchUp.text()
 	case s.LagSeconds != nil:
@@ -90,7 +94,10 @@ func behindText(lag float64) string {
 }
 
 // keptText says how much WAL the slot holds back, and how long that can continue.
-func keptText(s *Status) string {
+func keptText(s *Status, now time.Time) string {
+	if l := s.LastLook; l != nil {
+		return "; PostgreSQL was last seen " + l.ago(now) + " ago, and kept " + wording.Bytes(l.RetainedWALBytes) + " of WAL then"
+	}
 	kept := "; PostgreSQL keeps "
 	if causes[s.Reason].waits {
 		kept = "; nothing is lost: PostgreSQL keeps "

@@ -49,8 +49,9 @@ type Monitor struct {
 	brokers  brokers
 	snapshot *watch.Snapshot // nil: nobody looked yet
 	budget   budget
-	source   bool // PostgreSQL was good once
-	silent   bool // PostgreSQL did not answer at the last look
+	source   bool      // PostgreSQL was good once
+	looked   time.Time // when snapshot was seen
+	silent   bool      // PostgreSQL did not answer at the last look
 	counted  counted
 }
 
@@ -74,6 +75,7 @@ type Pipeline struct {
 	Slot        string
 	Publication string
 	WindowBytes int
+	LookEvery   time.Duration // how often PostgreSQL is looked at; zero: not known
 }
 
 // Session is what the monitor asks of the session that runs, with its lock held.
@@ -95,6 +97,10 @@ type Session interface {
 
 	// LastConfirm is when the confirmed position moved last; the zero time: it did not.
 	LastConfirm() time.Time
+
+	// Silent is how long the stream has heard nothing of the server; zero: it does not listen, as its
+	// rows are not taken.
+	Silent() time.Duration
 
 	// BlockedFor is how long nothing more can be taken, and whether that is because a topic's
 	// partitions are not known.
@@ -355,6 +361,9 @@ func (b *Monitor) advise(reason, message string) string {
 	}
 	slot := b.snapshot.Slot
 	kept := wording.Bytes(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart)))
+	if now := time.Now(); b.unanswered(now) {
+		return message + "; PostgreSQL kept " + kept + " of WAL when it answered last, " + now.Sub(b.looked).Round(time.Second).String() + " ago"
+	}
 	if slot.SafeWAL == nil {
 		return message + "; nothing is lost: PostgreSQL keeps the WAL, " + kept + " so far"
 	}
@@ -469,7 +478,7 @@ func (b *Monitor) remind(now time.Time) {
 	if due {
 		b.announced.logged = now
 		if reason != fault.ReasonKafkaUnreachable { // which has it already
-			kept = b.kept()
+			kept = b.kept(now)
 		}
 	}
 	b.mu.Unlock()
@@ -487,12 +496,16 @@ func (b *Monitor) remind(now time.Time) {
 // kept describes how much WAL PostgreSQL keeps for the slot, and how much is left until the slot
 // is lost.
 // Call it with the lock held.
-func (b *Monitor) kept() string {
+func (b *Monitor) kept(now time.Time) string {
 	if b.snapshot == nil || b.snapshot.Drift != nil || b.snapshot.Slot.Restart == 0 {
 		return ""
 	}
 	slot := b.snapshot.Slot
-	text := "; PostgreSQL keeps " + wording.Bytes(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))) + " of WAL for the slot"
+	kept := wording.Bytes(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))) + " of WAL for the slot"
+	if b.unanswered(now) {
+		return "; PostgreSQL kept " + kept + " when it answered last, " + now.Sub(b.looked).Round(time.Second).String() + " ago"
+	}
+	text := "; PostgreSQL keeps " + kept
 	if slot.SafeWAL == nil {
 		return text
 	}
@@ -512,7 +525,7 @@ func (b *Monitor) BeginSnapshot() func(*watch.Snapshot) {
 	return func(snapshot *watch.Snapshot) {
 		now := time.Now()
 		b.mu.Lock()
-		b.snapshot, b.silent = snapshot, false
+		b.snapshot, b.looked, b.silent = snapshot, now, false
 		if b.session != nil {
 			b.sawWALEnd(snapshot.WALEnd, now)
 		} else {
@@ -577,10 +590,10 @@ func (b *Monitor) Status() Status {
 		showSession(&st, b.session, now)
 	}
 	b.showSlot(&st)
-	if b.silent && b.session == nil { // anything may have become of it by now
-		st.LSN.Server, st.SlotState, st.RetainedWALBytes = 0, nil, 0
+	if b.unanswered(now) {
+		b.forget(&st)
 	}
-	st.LagBytes = max(0, int64(st.LSN.Server)-int64(st.LSN.Confirmed))
+	st.LagBytes = st.lagBytes()
 	if lag, known := b.lag(now); known {
 		st.LagSeconds = &lag
 	}

@@ -95,7 +95,10 @@ func TestMonitor_LogsHowFarTheSlotIsBehind(t *testing.T) {
 }
 
 // fixedSession is one that has just begun.
-type fixedSession struct{ server, start wal.LSN }
+type fixedSession struct {
+	server, start wal.LSN
+	silent        time.Duration
+}
 
 func (s *fixedSession) Lineage() wal.Lineage { return wal.Lineage{} }
 func (s *fixedSession) Start() wal.LSN       { return s.start }
@@ -106,5 +109,6 @@ func (s *fixedSession) Stats() checkpoint.Stats                               { 
 func (s *fixedSession) ToRepeat(checkpoint.Stats) int                         { return 0 }
 func (s *fixedSession) Acked() int                                            { return 0 }
 func (s *fixedSession) NewestCommit(time.Time) (t time.Time, _ time.Duration) { return t, 0 }
+func (s *fixedSession) Silent() time.Duration                                 { return s.silent }
 func (s *fixedSession) LastConfirm() time.Time                                { return time.Time{} }
 func (s *fixedSession) BlockedFor(time.Time) (time.Duration, bool)            { return 0, false }

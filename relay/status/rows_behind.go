@@ -55,10 +55,10 @@ func (d *density) rowsIn(bytes int64) (rows int64, known bool) {
 
 // rowsBehind estimates the rows that wait; nil: nothing is known. Call it with the lock held.
 func (b *Monitor) rowsBehind(st *Status) *int64 {
-	if st.State != Streaming || st.Reason != "" || st.LSN.Server == 0 || st.LagBytes < leastRowsBehind {
+	if st.State != Streaming || st.Reason != "" || st.LagBytes == nil || *st.LagBytes < leastRowsBehind {
 		return nil
 	}
-	rows, known := b.density.rowsIn(st.LagBytes)
+	rows, known := b.density.rowsIn(*st.LagBytes)
 	if !known {
 		return nil
 	}

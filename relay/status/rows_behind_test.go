@@ -49,13 +49,13 @@ func TestRowsBehind_IsSaidWhileABacklogIsRead(t *testing.T) {
 		known  bool
 	}{
 		"reads":              {func(*Status) {}, true},
-		"a small backlog":    {func(s *Status) { s.LagBytes = 1000 }, false},
+		"a small backlog":    {func(s *Status) { s.LagBytes = new(int64(1000)) }, false},
 		"is blocked":         {func(s *Status) { s.State = Blocked }, false},
 		"no broker answers":  {func(s *Status) { s.Reason = "kafka_unreachable" }, false},
-		"the end is unknown": {func(s *Status) { s.LSN.Server = 0 }, false},
+		"the end is unknown": {func(s *Status) { s.LagBytes = nil }, false},
 	} {
 		b := &Monitor{density: density{points: []passed{{time.Unix(0, 0), 0, 100}, {time.Unix(60, 0), 50, 50_100}}}}
-		st := Status{State: Streaming, LagBytes: 2_000_000, LSN: LSNs{Server: 5_000_000}}
+		st := Status{State: Streaming, LagBytes: new(int64(2_000_000)), LSN: LSNs{Server: 5_000_000}}
 		tt.change(&st)
 		if rows := b.rowsBehind(&st); (rows != nil) != tt.known || rows != nil && *rows != 2000 {
 			t.Errorf("%s: %v", name, rows)

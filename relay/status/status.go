@@ -86,9 +86,11 @@ type Status struct {
 	Publication string `json:"publication"`
 	SlotState   *Slot  `json:"slot_state,omitempty"` // nil until the first look, and while PostgreSQL does not answer
 
+	LastLook *LastLook `json:"last_look,omitempty"` // what was seen when PostgreSQL answered last; nil while it answers, and before it has
+
 	LSN LSNs `json:"lsn"`
 
-	LagBytes           int64    `json:"lag_bytes"`                              // server - confirmed
+	LagBytes           *int64   `json:"lag_bytes"`                              // server - confirmed; nil: not known
 	RetainedWALBytes   int64    `json:"retained_wal_bytes"`                     // server - restart_lsn; 0 while SlotState is nil
 	CatchUp            *CatchUp `json:"catch_up"`                               // nil: no backlog is being read
 	LagSeconds         *float64 `json:"lag_seconds"`                            // age of the oldest committed row that is not confirmed; nil: not known, see lag.go
@@ -121,7 +123,7 @@ type Status struct {
 	DataLoss        int64 `json:"data_loss_signals_total"` // a broker lost or forgot what it had acknowledged
 	Overtaken       int64 `json:"overtaken_total"`         // records durable before an earlier failed one, sent again in order
 
-	SourceConnected bool `json:"source_connected"`
+	SourceConnected bool `json:"source_connected"` // and PostgreSQL answers
 	SinkConnected   bool `json:"sink_connected"`
 	SourceReached   bool `json:"source_reached"` // once since the process started
 	SinkReached     bool `json:"sink_reached"`

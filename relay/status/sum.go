@@ -33,20 +33,24 @@ func Sum(all []Status, names []string, now time.Time) Status {
 	}
 	st.SlotState = nil
 	st.LSN = LSNs{}
-	st.LagBytes, st.RetainedWALBytes, st.LagSeconds, st.OldestUnacked = 0, 0, nil, nil
+	st.LagBytes, st.RetainedWALBytes, st.LagSeconds, st.OldestUnacked, st.LastLook = nil, 0, nil, nil, nil
 	st.InFlightEvents, st.InFlightBytes, st.EventsToRepeat, st.ParkedKeys = 0, 0, 0, 0
 	st.RowsRead, st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0, 0
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
 	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
 	st.CatchUp, st.RowsBehind = nil, nil
 	st.Topics, st.Tables, st.TopicRates = []string{}, []Flow{}, []Flow{}
-	unknown := false
+	unknown, uncounted := false, false
 	for i := range all {
 		st.add(&all[i])
 		unknown = unknown || all[i].LagSeconds == nil && all[i].State != Standby // its rows are another process's
+		uncounted = uncounted || all[i].LagBytes == nil && all[i].State != Standby
 	}
 	if unknown {
 		st.LagSeconds = nil
+	}
+	if uncounted {
+		st.LagBytes = nil
 	}
 	st.Tables, st.TopicRates = joined(st.Tables), joined(st.TopicRates)
 	slices.Sort(st.Topics)
@@ -64,10 +68,13 @@ func (s *Status) add(one *Status) {
 	s.LSN.Received = lesser(s.LSN.Received, one.LSN.Received)
 	s.LSN.Published = lesser(s.LSN.Published, one.LSN.Published)
 	s.LSN.Confirmed = lesser(s.LSN.Confirmed, one.LSN.Confirmed)
-	s.LagBytes = max(s.LagBytes, one.LagBytes)
+	s.LagBytes = more(s.LagBytes, one.LagBytes)
 	s.RetainedWALBytes = max(s.RetainedWALBytes, one.RetainedWALBytes)
-	s.LagSeconds = longer(s.LagSeconds, one.LagSeconds)
-	s.OldestUnacked = longer(s.OldestUnacked, one.OldestUnacked)
+	s.LagSeconds = more(s.LagSeconds, one.LagSeconds)
+	s.OldestUnacked = more(s.OldestUnacked, one.OldestUnacked)
+	if s.LastLook == nil || one.LastLook != nil && one.LastLook.At.Before(s.LastLook.At) {
+		s.LastLook = one.LastLook
+	}
 	if s.CatchUp == nil || one.CatchUp != nil && one.CatchUp.longer(s.CatchUp) {
 		s.CatchUp = one.CatchUp
 	}
@@ -116,8 +123,8 @@ func lesser(a, b Position) Position {
 	return min(a, b)
 }
 
-// longer is the greater of two durations, of which nil is unknown.
-func longer(a, b *float64) *float64 {
+// more is the greater of two numbers, of which nil is unknown.
+func more[T cmp.Ordered](a, b *T) *T {
 	if a == nil || b != nil && *b > *a {
 		return b
 	}

@@ -8,11 +8,11 @@ import (
 
 func TestSum_IsTheWorstOfAll(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	good := Status{State: Streaming, Slot: "s_3_0", LSN: LSNs{Server: 90, Received: 80, Published: 70, Confirmed: 60}, LagBytes: 30, LagSeconds: new(0.0),
+	good := Status{State: Streaming, Slot: "s_3_0", LSN: LSNs{Server: 90, Received: 80, Published: 70, Confirmed: 60}, LagBytes: new(int64(30)), LagSeconds: new(0.0),
 		EventsPublished: 5, Topics: []string{"b", "a"}, LastEvent: at, LastTick: at, SourceConnected: true, SinkConnected: true, SourceReached: true, SinkReached: true}
 	behind := good
 	behind.LSN = LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}
-	behind.LagBytes, behind.LagSeconds, behind.LastTick, behind.Topics = 60, new(2.0), at.Add(-time.Minute), []string{"c", "a"}
+	behind.LagBytes, behind.LagSeconds, behind.LastTick, behind.Topics = new(int64(60)), new(2.0), at.Add(-time.Minute), []string{"c", "a"}
 	starting := Status{State: Starting, LastTick: at}
 	blocked := behind
 	blocked.State, blocked.Reason, blocked.Message, blocked.SourceConnected = Blocked, "slot_lost", "the slot is lost", false
@@ -41,11 +41,11 @@ func TestSum_IsTheWorstOfAll(t *testing.T) {
 	}
 
 	st := Sum([]Status{good, behind}, names, time.Now())
-	if st.LSN != (LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}) || st.LagBytes != 60 || st.LagSeconds == nil || *st.LagSeconds != 2 || st.EventsPublished != 10 ||
+	if st.LSN != (LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}) || st.LagBytes == nil || *st.LagBytes != 60 || st.LagSeconds == nil || *st.LagSeconds != 2 || st.EventsPublished != 10 ||
 		!slices.Equal(st.Topics, []string{"a", "b", "c"}) || !st.LastTick.Equal(at.Add(-time.Minute)) || !st.SourceReached {
 		t.Errorf("%+v", st)
 	}
-	if st := Sum([]Status{good, starting}, names, time.Now()); st.LSN.Confirmed != 60 || st.SourceReached || st.LagSeconds != nil {
+	if st := Sum([]Status{good, starting}, names, time.Now()); st.LSN.Confirmed != 60 || st.SourceReached || st.LagSeconds != nil || st.LagBytes != nil {
 		t.Errorf("a shard that knows no position yet: %+v", st)
 	}
 	if st := Sum([]Status{behind, standby}, names, time.Now()); st.LagSeconds == nil || *st.LagSeconds != 2 {

@@ -39,20 +39,13 @@ func Text(s Status, now time.Time) string {
 		if one.Reason != "" {
 			state += " (" + one.Reason + ")"
 		}
-		line(label, "%s %s, lag %s, %s in flight%s", one.Slot, state, wording.Bytes(one.LagBytes), wording.Count(one.InFlightEvents, "row"), slotText(one.SlotState))
+		line(label, "%s %s, lag %s, %s in flight%s", one.Slot, state, BytesText(one.LagBytes), wording.Count(one.InFlightEvents, "row"), slotText(one.SlotState))
 		label = ""
 	}
-	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s), yesNo(s.SinkConnected))
+	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s, now), yesNo(s.SinkConnected))
 	line("LSN", "confirmed %s, published %s, received %s, server %s",
 		lsn(s.LSN.Confirmed), lsn(s.LSN.Published), lsn(s.LSN.Received), lsn(s.LSN.Server))
-	switch {
-	case s.LSN.Server == 0 && s.LagBytes == 0 && s.SourceReached:
-		line("lag", "not known: PostgreSQL does not answer")
-	case s.LSN.Server == 0 && s.LagBytes == 0:
-		line("lag", "not known: PostgreSQL has not been reached")
-	default:
-		line("lag", "%s, %s; WAL retained %s", wording.Bytes(s.LagBytes), lagText(s.LagSeconds), wording.Bytes(s.RetainedWALBytes))
-	}
+	line("lag", "%s", behindLine(&s, now))
 	oldest := ""
 	if s.OldestUnacked != nil && s.InFlightEvents > 0 {
 		oldest = ", oldest " + seconds(*s.OldestUnacked)
@@ -83,7 +76,7 @@ func Since(s *Status) time.Time {
 }
 
 // sourceText says of who stands by that it has no stream, which is as it should be.
-func sourceText(s Status) string {
+func sourceText(s Status, now time.Time) string {
 	all, stream, standby := s.Shards, 0, 0
 	if len(all) == 0 {
 		all = []Status{s}
@@ -97,6 +90,8 @@ func sourceText(s Status) string {
 		}
 	}
 	switch {
+	case stream+standby < len(all) && s.LastLook != nil:
+		return "no, last seen " + s.LastLook.ago(now) + " ago"
 	case stream+standby < len(all):
 		return "no"
 	case stream == 0:
@@ -142,6 +137,37 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// behindLine is how far the relay is behind, as far as that is known.
+func behindLine(s *Status, now time.Time) (text string) {
+	why := "PostgreSQL does not answer"
+	if !s.SourceReached {
+		why = "PostgreSQL has not been reached"
+	}
+	switch {
+	case s.LagBytes != nil:
+		text = wording.Bytes(*s.LagBytes) + ", " + lagText(s.LagSeconds)
+	case s.LagSeconds != nil:
+		text = lagText(s.LagSeconds) + ", bytes not known: " + why
+	default:
+		text = "not known: " + why
+	}
+	switch {
+	case s.LastLook != nil:
+		text += s.LastLook.text(now)
+	case s.LagBytes != nil:
+		text += "; WAL retained " + wording.Bytes(s.RetainedWALBytes)
+	}
+	return text
+}
+
+// BytesText is a number of bytes that may not be known.
+func BytesText(n *int64) string {
+	if n == nil {
+		return "not known"
+	}
+	return wording.Bytes(*n)
 }
 
 // lagText is the age of the oldest row that is not confirmed.

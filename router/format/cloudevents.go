@@ -311,7 +311,7 @@ func (p *Content) EventNames() []string {
 // ownHeader reports whether the relay alone sets the header: no headers column can
 // add to it.
 func (p *Content) ownHeader(key []byte) bool {
-	if string(key) == record.IdHeader {
+	if string(key) == record.IdHeader || len(key) >= len(record.OwnPrefix) && string(key[:len(record.OwnPrefix)]) == record.OwnPrefix {
 		return true
 	}
 	return p.Event != nil && (strings.EqualFold(string(key), ContentTypeHeader) || len(key) > 2 && string(key[:3]) == eventHeaderPrefix)

@@ -66,7 +66,7 @@ func healthy() status.Status {
 		State: status.Streaming, Since: now.Add(-26 * time.Hour), Version: "1.4.0", Pipeline: "orders", Guarantee: "at_least_once",
 		Slot: "cdc_relay", Publication: "cdc_relay",
 		LSN:      status.LSNs{Server: 0x16_B374D848, Received: 0x16_B374D848, Published: 0x16_B374D100, Confirmed: 0x16_B374D100},
-		LagBytes: 1864, RetainedWALBytes: 18 << 20, LagSeconds: number(0.18), OldestUnacked: number(0.004),
+		LagBytes: number(int64(1864)), RetainedWALBytes: 18 << 20, LagSeconds: number(0.18), OldestUnacked: number(0.004),
 		SlotState:      &status.Slot{Active: true, WALStatus: "reserved", SafeWALBytes: number(int64(47 << 30)), SafeSeconds: number(19200.0), WALPace: 2_600_000},
 		InFlightEvents: 12, InFlightBytes: 40 << 10, InFlightLimitBytes: 8 << 20,
 		RowsRead: 48_201_882, EventsPublished: 48_201_870, Topics: []string{"invoice-events", "order-events"},
@@ -79,7 +79,7 @@ func healthy() status.Status {
 func draining() status.Status {
 	s := healthy()
 	s.CatchUp = &status.CatchUp{LeftBytes: 3_328_599_654, ReadPace: 11_200_000, WALPace: 2_600_000, Seconds: number(387.0)}
-	s.LagBytes, s.RetainedWALBytes, s.LagSeconds = 3_328_599_654, 3_402_000_000, number(130.0)
+	s.LagBytes, s.RetainedWALBytes, s.LagSeconds = number(int64(3_328_599_654)), 3_402_000_000, number(130.0)
 	s.InFlightEvents, s.InFlightBytes = 12_040, 6_400_000
 	s.Tables[0].PerSecond, s.TopicRates[0].PerSecond, s.TopicRates[1].PerSecond = 41_200, 8_010, 30_220
 	return s
@@ -94,7 +94,7 @@ func blockedAtRow() status.Status {
 		Reason: s.Reason, Since: since, Slot: "cdc_relay", Attempts: 9, NextTry: time.Now().Add(21 * time.Second),
 		Row: &status.BlockedRow{Table: "public.outbox", Commit: 0x16_B374D848, Number: 1, Topic: "order-events", EventID: "7f0c2d1e-6a55-4b0e-9b7e-0d8f6c1f2a34", Bytes: 1_348_211},
 	}
-	s.RetainedWALBytes, s.LagBytes, s.LagSeconds = 2_254_857_830, 2_254_857_830, number(252.0)
+	s.RetainedWALBytes, s.LagBytes, s.LagSeconds = 2_254_857_830, number(int64(2_254_857_830)), number(252.0)
 	s.Tables[0].PerSecond, s.TopicRates[0].PerSecond, s.TopicRates[1].PerSecond = 0, 0, 0
 	s.EventsRejected = 1
 	return s
@@ -254,7 +254,7 @@ func (p *page) past(of status.Status) {
 				part = 1 + float64(second)/400
 			}
 			s.LagSeconds = number(*of.LagSeconds * part)
-			s.LagBytes, s.RetainedWALBytes = int64(float64(of.LagBytes)*part), int64(float64(of.RetainedWALBytes)*part)
+			s.LagBytes, s.RetainedWALBytes = number(int64(float64(*of.LagBytes)*part)), int64(float64(of.RetainedWALBytes)*part)
 		}
 		p.counts.rows += rate
 		s.RowsRead, s.EventsPublished = int64(p.counts.rows), int64(p.counts.rows)

@@ -20,7 +20,7 @@ func Streaming() status.Status {
 		State: status.Streaming, Since: ago(26 * time.Hour), Version: "1.4.0", Pipeline: "orders", Guarantee: "at_least_once", Slot: "cdc_relay", Publication: "cdc_relay",
 		SlotState: &status.Slot{Active: true, WALStatus: "reserved", Confirmed: 0x16_B374D100, Restart: 0x16_B254D100, RetainedBytes: 18 << 20, SafeWALBytes: number(int64(47 << 30)), SafeSeconds: number(19200.0), WALPace: 2_600_000},
 		LSN:       status.LSNs{Server: 0x16_B374D848, Received: 0x16_B374D848, Published: 0x16_B374D100, Confirmed: 0x16_B374D100},
-		LagBytes:  1864, RetainedWALBytes: 18 << 20, LagSeconds: number(0.18), OldestUnacked: number(0.004),
+		LagBytes:  number(int64(1864)), RetainedWALBytes: 18 << 20, LagSeconds: number(0.18), OldestUnacked: number(0.004),
 		InFlightEvents: 12, InFlightBytes: 40 << 10, InFlightLimitBytes: 8 << 20, RowsRead: 48_201_882, EventsPublished: 48_201_870,
 		Topics: []string{"invoice-events", "order-events"}, Tables: []status.Flow{{Name: "public.outbox", Total: 48_201_882, PerSecond: 842.4, Last: ago(0)}},
 		TopicRates:      []status.Flow{{Name: "invoice-events", Total: 9_120_100, PerSecond: 160.2, Last: ago(0)}, {Name: "order-events", Total: 39_081_770, PerSecond: 682.2, Last: ago(0)}},
@@ -33,7 +33,7 @@ func stopped(state status.State, reason, message string, row *status.BlockedRow)
 	s := Streaming()
 	s.State, s.Reason, s.Message, s.Since, s.ReasonSince = state, reason, message, ago(4*time.Minute), ago(4*time.Minute)
 	s.Obstacle = &status.Obstacle{Reason: reason, Since: s.Since, Slot: s.Slot, Attempts: 9, NextTry: Now.Add(21 * time.Second), Row: row}
-	s.LagBytes, s.RetainedWALBytes, s.LagSeconds = 2_254_857_830, 2_254_857_830, number(240.0)
+	s.LagBytes, s.RetainedWALBytes, s.LagSeconds = number(int64(2_254_857_830)), 2_254_857_830, number(240.0)
 	for _, flows := range [][]status.Flow{s.Tables, s.TopicRates} {
 		for i := range flows {
 			flows[i].PerSecond, flows[i].Last = 0, s.Since
@@ -55,7 +55,7 @@ func All() map[string]status.Status {
 	all["standby"] = standby
 	draining := Streaming()
 	draining.CatchUp = &status.CatchUp{LeftBytes: 3_328_599_654, ReadPace: 11_200_000, WALPace: 2_600_000, Seconds: number(387.0)}
-	draining.LagBytes, draining.RetainedWALBytes, draining.LagSeconds, draining.RowsBehind = 3_328_599_654, 3_402_000_000, number(130.0), number(int64(4_900_000))
+	draining.LagBytes, draining.RetainedWALBytes, draining.LagSeconds, draining.RowsBehind = number(int64(3_328_599_654)), 3_402_000_000, number(130.0), number(int64(4_900_000))
 	draining.InFlightEvents, draining.InFlightBytes = 12_040, 6_400_000
 	all["draining"] = draining
 	aside := Streaming()
@@ -74,8 +74,13 @@ func All() map[string]status.Status {
 	lost.SlotState.WALStatus, lost.SlotState.SafeWALBytes, lost.SlotState.SafeSeconds, lost.SourceConnected, lost.LagSeconds = "lost", nil, nil, false, nil
 	all["slot lost"] = lost
 	away := stopped(status.Reconnecting, "network", "connect to db1:5432: connection refused", nil)
-	away.SourceConnected, away.SlotState, away.LSN.Server, away.LagBytes, away.RetainedWALBytes, away.OldestUnacked = false, nil, 0, 0, 0, nil
+	away.SourceConnected, away.SlotState, away.LSN.Server, away.LagBytes, away.RetainedWALBytes, away.OldestUnacked = false, nil, 0, nil, 0, nil
+	away.LastLook = &status.LastLook{At: ago(4 * time.Minute), LagBytes: number(int64(1864)), RetainedWALBytes: 18 << 20, SafeWALBytes: number(int64(47 << 30))}
 	all["no PostgreSQL"] = away
+	silent := stopped(status.Blocked, "unknown_topic", at+"UNKNOWN_TOPIC_OR_PARTITION: create the topic; the relay then goes on by itself", row("order-events", 812))
+	silent.SourceConnected, silent.SlotState, silent.LSN.Server, silent.LagBytes, silent.RetainedWALBytes = false, nil, 0, nil, 0
+	silent.LastLook = &status.LastLook{At: ago(24 * time.Second), LagBytes: number(int64(6 << 20)), RetainedWALBytes: 7 << 20}
+	all["blocked, no PostgreSQL"] = silent
 	stopping := Streaming()
 	stopping.State, stopping.Since = status.Stopping, ago(time.Second)
 	all["stopping"] = stopping
