@@ -118,6 +118,11 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 	if err == nil && t.to.admin != nil {
 		account := newLedger(t.w.rows)
 		account.ids = !t.c.foreign
+		if f, encoded := formats[t.c.name]; encoded {
+			if account.number, err = f.number(t.w.shape); err != nil {
+				return Run{}, err
+			}
+		}
 		if err = t.to.verify(ctx, t.topics, t.before, account); err == nil {
 			err = account.verdict()
 		}
