@@ -207,3 +207,7 @@ func startFormat(name string) func(context.Context, *bench, job) (*running, erro
 		return run, nil
 	}
 }
+
+func compareFormats(ctx context.Context, b *bench) error {
+	return b.compare(ctx, "formats", usual(b.rows), func(c contestant) bool { return c.encodes || c.name == relayKafka })
+}
