@@ -52,7 +52,13 @@ func TestSchema_ThatCannotBeRegisteredIsRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", table, err, want)
 		}
 	}
-	o := withSchema("schema: {register: true}")
+	o := withSchema("topic: orders, schema: {register: true, file: order.avsc}")
+	o.Set = []string{"outbox.value=protobuf"}
+	const words = "outbox[0].schema.register: takes no Protobuf; register the .proto file with the registry's own tools and leave this out"
+	if _, err := Load(o); err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "schema.file") {
+		t.Errorf("Protobuf: %v, want %q alone", err, words)
+	}
+	o = withSchema("schema: {register: true}")
 	o.Set = []string{"outbox.value=raw"}
 	if _, err := Load(o); err == nil || !strings.Contains(err.Error(), "outbox[0].schema.register") {
 		t.Errorf("with value: raw: %v", err)

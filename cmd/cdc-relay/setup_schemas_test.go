@@ -145,6 +145,38 @@ func TestSetup_MakesNoSlotWhereTheRegistryRefuses(t *testing.T) {
 	refused("start the registry, or correct kafka.registry.url", "--set", "kafka.registry.url=http://127.0.0.1:1")
 }
 
+func TestSetup_RegistersAJSONSchema(t *testing.T) {
+	t.Parallel()
+	r := newRegisters(t)
+	r.env = append(r.env, "CDC_RELAY_OUTBOX_VALUE=json_schema", "CDC_RELAY_OUTBOX_SCHEMA_VALIDATE=true")
+	schema := `{"type": "object", "properties": {"n": {"type": "integer"}}}`
+	setup := func(code int, stdout, stderr string) {
+		t.Helper()
+		invoke(t, r.env, "setup", "--create-table").want(t, code, stdout, stderr)
+	}
+	r.write(t, `{"type": "objekt"}`)
+	setup(exitUsage, "", "schema.file: "+r.file)
+	if r.versions(t) != 0 || r.slots(t) != 0 {
+		t.Fatal("what cannot be used was registered, or a slot made")
+	}
+	r.write(t, schema)
+	setup(exitOK, "registered schema "+r.file+" under subject orders-value: version 1, id 1", "")
+	r.write(t, strings.ReplaceAll(schema, " ", "\n ")) // the same, formatted otherwise
+	setup(exitOK, "-- subject orders-value has schema "+r.file+": version 1, id 1", "")
+	if made, is := r.GetSchema("orders-value", 1); !is || made.Type != sr.TypeJSON || made.Schema.Schema != schema || r.versions(t) != 1 {
+		t.Errorf("the registry has %+v, and %d versions", made, r.versions(t))
+	}
+	_, stop := r.start(t, nil)
+	r.insert(t, 1)
+	r.await(t, "the row is delivered", func() bool { return len(r.brokers.Read(t, "order-events")) == 1 })
+	if code := stop(); code != exitOK {
+		t.Errorf("run ended with %d", code)
+	}
+	if value := r.brokers.Read(t, "order-events")[0].Value; len(value) < 6 || string(value[:5]) != "\x00\x00\x00\x00\x01" || value[5] != '{' {
+		t.Errorf("value %q", value)
+	}
+}
+
 // run uses schemas, and writes none.
 func TestRun_RegistersNothing(t *testing.T) {
 	t.Parallel()

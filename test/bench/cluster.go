@@ -28,3 +28,7 @@ func (b *bench) startThree(ctx context.Context) (*cluster, error) {
 	}
 	return &cluster{addrs: three.Addrs(), copies: int16(three.Brokers()), stop: three.Close}, nil
 }
+
+func compareCluster(ctx context.Context, b *bench) error {
+	return b.compare(ctx, "cluster", usual(b.rows), func(c contestant) bool { return c.replicated })
+}

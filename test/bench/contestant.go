@@ -52,6 +52,8 @@ type contestant struct {
 
 	far bool // takes part in the suite ways alone
 
+	encodes bool // takes part in the suite formats alone
+
 	replicated bool // takes part in the suite cluster alone
 
 	drains  bool // takes part where a backlog is drained alone
@@ -111,6 +113,9 @@ func contestants() []contestant {
 		{name: relayTLS, sink: toKafka, far: true, confirms: true, prepare: needTLS, start: startTLS},
 		{name: relayLink, sink: toKafka, far: true, confirms: true, prepare: needLinks, start: startLink(linkQuick)},
 		{name: relayMillisecond, sink: toKafka, far: true, confirms: true, prepare: needLinks, start: startLink(linkMillisecond)},
+		{name: relayAvro, sink: toKafka, encodes: true, confirms: true, start: startFormat(relayAvro)},
+		{name: relayJSONSchema, sink: toKafka, encodes: true, confirms: true, start: startFormat(relayJSONSchema)},
+		{name: relayProtobuf, sink: toKafka, encodes: true, confirms: true, start: startFormat(relayProtobuf)},
 		{name: relayThree, sink: toThree, replicated: true, confirms: true, start: startRelay()},
 		{name: debeziumThree, sink: toThree, runs: 2, first: true, replicated: true, confirms: true, prepare: needDebezium, start: startDebezium(connect{warm: true})},
 		{name: copyOut, sink: toNothing, backfills: true, start: startCopy},

@@ -116,11 +116,7 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 		err = errors.Join(err, r.stop())
 	}
 	if err == nil && t.to.admin != nil {
-		account := newLedger(t.w.rows)
-		account.ids = !t.c.foreign
-		if err = t.to.verify(ctx, t.topics, t.before, account); err == nil {
-			err = account.verdict()
-		}
+		err = t.verify(ctx)
 	}
 	if err != nil {
 		return Run{}, err
@@ -132,6 +128,21 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 	run.AllocsPerRow = allocs / float64(t.w.rows)
 	run.StoodStill = still.Seconds()
 	return run, nil
+}
+
+// verify reads back what the run sent.
+func (t *trial) verify(ctx context.Context) (err error) {
+	account := newLedger(t.w.rows)
+	account.ids = !t.c.foreign
+	if f, encoded := formats[t.c.name]; encoded {
+		if account.number, err = f.number(t.w.shape); err != nil {
+			return err
+		}
+	}
+	if err := t.to.verify(ctx, t.topics, t.before, account); err != nil {
+		return err
+	}
+	return account.verdict()
 }
 
 // backends gives those of the workload's database but our own; nil where the

@@ -23,40 +23,44 @@ type ledger struct {
 
 	ids bool // a record must have its row's id as a header
 
+	number func(value []byte) (int, bool) // finds a row's number in its value
+
 	repeated, strange, disordered, misnamed int
 }
 
-func newLedger(rows int) *ledger { return &ledger{rows: rows, seen: make([]uint64, rows/64+1)} }
+func newLedger(rows int) *ledger {
+	return &ledger{rows: rows, seen: make([]uint64, rows/64+1), number: number}
+}
 
-// add takes one value; those of one key must come in the order they have in their
-// partition.
-func (l *ledger) add(value []byte) {
-	n, ok := number(value)
+// add takes one value, and returns its row's number; those of one key must come in the order they
+// have in their partition.
+func (l *ledger) add(value []byte) int {
+	n, ok := l.number(value)
 	if !ok || n < 1 || n > l.rows {
 		l.strange++
-		return
+		return n
 	}
 	if bit := uint64(1) << (n % 64); l.seen[n/64]&bit == 0 {
 		l.seen[n/64] |= bit
 		l.count++
 	} else {
 		l.repeated++
-		return
+		return n
 	}
 	if key := n % keys; int32(n) < l.last[key] {
 		l.disordered++
 	} else {
 		l.last[key] = int32(n)
 	}
+	return n
 }
 
 // take is add for a record, which is also told by its header.
 func (l *ledger) take(r *kgo.Record) {
-	l.add(r.Value)
+	n := l.add(r.Value)
 	if !l.ids {
 		return
 	}
-	n, _ := number(r.Value)
 	at := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
 	if at < 0 || !isID(r.Headers[at].Value, n) {
 		l.misnamed++

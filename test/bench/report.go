@@ -295,6 +295,7 @@ var questions = map[string]string{
 	"shards":       "What do more slots give on two cores?",
 	"columns":      "What does a publication of the mapped columns save?",
 	"ways":         "What do TLS and a network between relay and broker cost?",
+	"formats":      "What does encoding by a schema registry cost?",
 	"backfill":     "How fast is a table sent, beside COPY of its rows in the same order?",
 	"backlog":      "Does the rate depend on the length of the backlog?",
 	sectionOutage:  "How much memory does an outage of the broker take?",

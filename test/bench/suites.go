@@ -16,7 +16,7 @@ type suite struct {
 
 // everyone drains a backlog, but those that have a suite of their own.
 func everyone(c contestant) bool {
-	return c.shards == 0 && !c.columns && !c.follows && !c.backfills && !c.far && !c.replicated
+	return c.shards == 0 && !c.columns && !c.follows && !c.backfills && !c.far && !c.encodes && !c.replicated
 }
 
 // quick are the contestants of suites that vary one dimension.
@@ -77,9 +77,8 @@ func suites() []suite {
 		{"ways", "a backlog over TLS, and with a link to the broker", false, func(ctx context.Context, b *bench) error {
 			return b.compare(ctx, "ways", usual(b.rows), func(c contestant) bool { return c.far || c.name == relayKafka })
 		}},
-		{"cluster", "a backlog to three brokers: three replicas, min.insync.replicas=2, acks=all", false, func(ctx context.Context, b *bench) error {
-			return b.compare(ctx, "cluster", usual(b.rows), func(c contestant) bool { return c.replicated })
-		}},
+		{"formats", "a backlog as it is, and as Avro, JSON Schema and Protobuf with a schema registry", false, compareFormats},
+		{"cluster", "a backlog to three brokers: three replicas, min.insync.replicas=2, acks=all", false, compareCluster},
 		{"backfill", "the rows of a table, beside COPY in the same order to one client", false, func(ctx context.Context, b *bench) error {
 			return b.compare(ctx, "backfill", usual(b.rows), func(c contestant) bool { return c.backfills })
 		}},

@@ -68,6 +68,12 @@ func load(t testing.TB, yaml string) *config.Config {
 	return cfg
 }
 
+// Reconfigure has the next start take another configuration.
+func (p *Pipeline) Reconfigure(t testing.TB, yaml string) {
+	t.Helper()
+	p.YAML, p.Config = yaml, load(t, yaml)
+}
+
 // Setup creates what is missing; missing tables get our own shape.
 func (p *Pipeline) Setup(t testing.TB) {
 	t.Helper()
