@@ -64,17 +64,22 @@ func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
 // wait: it is flushed.
 const fillTime = 15 * time.Millisecond
 
-func (t *Sink) connect(id string) (*kgo.Client, error) {
+func (t *Sink) connect(id string) (*producer, error) {
 	opts, err := t.plain.Options()
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(kafka.NewPartitioner(t.plain.TopicCreator().Use)),
+	p := new(producer)
+	starts := func(topic string) {
+		t.plain.TopicCreator().Use(topic)
+		p.meet(topic)
+	}
+	p.Client, err = kgo.NewClient(append(opts, kgo.RecordPartitioner(kafka.NewPartitioner(starts)),
 		kgo.ProducerLinger(cmp.Or(t.cfg.Linger, fillTime)), kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
 	}
-	return client, nil
+	return p, nil
 }
 
 // retryPause is short at first: brokers that are still ending the last transaction
@@ -103,7 +108,7 @@ func (t *Sink) opening(ctx context.Context, id string, err error) error {
 	return &sink.Error{Class: e.Class, Reason: e.Reason, Err: err}
 }
 
-func (t *Sink) takeOver(ctx context.Context, client *kgo.Client, h sink.Holder) ([]byte, error) {
+func (t *Sink) takeOver(ctx context.Context, client *producer, h sink.Holder) ([]byte, error) {
 	if err := t.fence(ctx, client); err != nil {
 		return nil, err
 	}
@@ -117,7 +122,7 @@ func (t *Sink) takeOver(ctx context.Context, client *kgo.Client, h sink.Holder) 
 // fence asks for a new epoch until the brokers give one: while they settle the
 // predecessor's transaction they do not. An answer without a meaning ends the try, as
 // the client would keep to it.
-func (t *Sink) fence(ctx context.Context, client *kgo.Client) error {
+func (t *Sink) fence(ctx context.Context, client *producer) error {
 	for {
 		_, _, err := client.ProducerID(ctx)
 		switch {
@@ -142,7 +147,7 @@ const openings = "opened by "
 
 // commitOpening commits a record of its own and returns its offset. It has no value, so that
 // compaction removes it in time.
-func (t *Sink) commitOpening(ctx context.Context, client *kgo.Client, key string) (int64, error) {
+func (t *Sink) commitOpening(ctx context.Context, client *producer, key string) (int64, error) {
 	if err := client.BeginTransaction(); err != nil {
 		return 0, err
 	}
@@ -157,7 +162,7 @@ func (t *Sink) commitOpening(ctx context.Context, client *kgo.Client, key string
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	if err := client.EndTransaction(ctx, kgo.TryCommit); err != nil {
+	if err := client.commit(ctx); err != nil {
 		return 0, &commitError{err}
 	}
 	return rec.Offset, nil
@@ -212,7 +217,7 @@ func (t *Sink) smaller() {
 type bisection struct {
 	t        *Sink
 	id       string
-	client   *kgo.Client
+	client   *producer
 	rejected map[int]sink.Failure
 }
 
@@ -271,7 +276,7 @@ func (c *bisection) try(ctx context.Context, records []record.Record) (*sink.Fai
 		return nil, c.t.opening(ctx, c.id, err)
 	}
 	p, answers := newTransactionBatch(records, nil), newOutcomes()
-	answers.produce(ctx, c.t, c.client, p)
+	answers.produce(ctx, c.t, c.client.Client, p)
 	if err := c.client.Flush(ctx); err != nil {
 		c.close()
 	} else if err := c.client.EndTransaction(ctx, kgo.TryAbort); err != nil {

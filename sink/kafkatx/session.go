@@ -19,7 +19,7 @@ import (
 // queue, so that rows are routed while a transaction is being ended.
 type producerSession struct {
 	t      *Sink
-	client *kgo.Client
+	client *producer
 	holder sink.Holder
 
 	life context.Context
@@ -55,7 +55,7 @@ type step struct {
 	finish   func(error)
 }
 
-func newProducerSession(t *Sink, client *kgo.Client, h sink.Holder) *producerSession {
+func newProducerSession(t *Sink, client *producer, h sink.Holder) *producerSession {
 	n := &producerSession{t: t, client: client, holder: h, over: make(chan struct{}), wake: make(chan struct{}, 1), answers: newOutcomes()}
 	n.life, n.stop = context.WithCancelCause(context.Background())
 	return n
@@ -177,7 +177,7 @@ func (n *producerSession) produce(p *transactionBatch) error {
 		return err
 	}
 	n.batches, n.uncovered = append(n.batches, p), true
-	n.answers.produce(n.life, n.t, n.client, p)
+	n.answers.produce(n.life, n.t, n.client.Client, p)
 	n.bytes += p.size
 	n.sourceBytes += p.size
 	switch {
@@ -268,7 +268,7 @@ func (n *producerSession) seal() error {
 		}
 		return sink.ErrHalted
 	}
-	if err := n.client.EndTransaction(context.Background(), kgo.TryCommit); err != nil {
+	if err := n.client.commit(context.Background()); err != nil {
 		return &commitError{err}
 	}
 	n.sealed()
