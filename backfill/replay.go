@@ -266,7 +266,7 @@ func (r *replay) configure(cfg *relay.Config, w *work) {
 	}
 	cfg.OnReject, cfg.ParkKey = relay.SkipOnReject, false
 	if r.Options.Topic != "" {
-		cfg.Delivered, cfg.DeliveredIn = r.elsewhere, wal.Origin{SystemID: w.progress.System, Timeline: w.progress.Timeline}
+		cfg.AlreadySent, cfg.AlreadySentIn = r.elsewhere, wal.Origin{SystemID: w.progress.System, Timeline: w.progress.Timeline}
 	}
 }
 

@@ -230,7 +230,7 @@ func (w *work) temporary(shard postgres.Config) postgres.Config {
 func (w *work) relay(ctx context.Context) error {
 	cfg := w.settings
 	cfg.Replication.Slot, cfg.Replication.Shard, cfg.Replication.Messages = w.progress.Slot, postgres.Shard{}, nil
-	cfg.OnBlocked, cfg.Delivered, cfg.DetectMovedSlot = relay.ExitWhenBlocked, nil, false
+	cfg.OnBlocked, cfg.AlreadySent, cfg.DetectMovedSlot = relay.ExitWhenBlocked, nil, false
 	if cfg.OnReject == relay.DeadLetterOnReject {
 		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
 	}

@@ -80,12 +80,6 @@ func (r *Relay) blocked(reason string, err error) ending {
 	return ending{state: status.Blocked, reason: reason}
 }
 
-// unreadable reports whether the stream ended at one of its rows, where every later one ends too.
-func unreadable(err error) bool {
-	e, ok := errors.AsType[*fault.Error](err)
-	return ok && (e.Kind == fault.KindProtocol || e.Kind == fault.KindRefused && e.LSN != 0)
-}
-
 // ownHolder reports whether the slot is held by the connection of the last session, which
 // the server has not found gone yet.
 func (r *Relay) ownHolder(err error) bool {

@@ -90,14 +90,14 @@ type Config struct {
 	// ProbeInterval is how often slot and publication are looked at. Defaults to 5s.
 	ProbeInterval time.Duration
 
-	// Delivered, when set, reports whether a row is known to be in Kafka already: then it is
+	// AlreadySent, when set, reports whether a row is known to be in Kafka already: then it is
 	// confirmed without being sent. It is asked in the order of the stream by one
 	// goroutine, and again for rows that a later session shows again.
 	//
-	// DeliveredIn is the history that it speaks of. It is not asked about rows after a fork
+	// AlreadySentIn is the history that it speaks of. It is not asked about rows after a fork
 	// that this history does not have: they may have the positions of others.
-	Delivered   func(*wal.Row) bool
-	DeliveredIn wal.Origin
+	AlreadySent   func(*wal.Row) bool
+	AlreadySentIn wal.Origin
 
 	SchemaRefresh time.Duration // between two looks at the latest version of a schema; zero: that of relay/schemas
 

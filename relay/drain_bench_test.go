@@ -76,9 +76,9 @@ func drainBrokers(counts string) error {
 	return nil
 }
 
-// drain is a relay with a Kafka sink that reads a backlog as a decoder makes it of the
+// benchDrain is a relay with a Kafka sink that reads a backlog as a decoder makes it of the
 // server's messages.
-type drain struct {
+type benchDrain struct {
 	source   *drainSource
 	relay    *Relay
 	batches  atomic.Int64 // that the client wrote
@@ -88,13 +88,13 @@ type drain struct {
 }
 
 // OnProduceBatchWritten counts what the client writes.
-func (d *drain) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int32, m kgo.ProduceBatchMetrics) {
+func (d *benchDrain) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int32, m kgo.ProduceBatchMetrics) {
 	d.batches.Add(1)
 	d.records.Add(int64(m.NumRecords))
 }
 
 // OnBrokerWrite counts produce requests.
-func (d *drain) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+func (d *benchDrain) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
 	if key == int16(kmsg.Produce) {
 		d.requests.Add(1)
 	}
@@ -102,14 +102,14 @@ func (d *drain) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.
 
 // startDrain starts brokers and a relay in front of them. Rows come when they are asked
 // for.
-func startDrain(tb testing.TB, partitions int, cfg Config) *drain {
+func startDrain(tb testing.TB, partitions int, cfg Config) *benchDrain {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("a drain takes seconds, and shows what memory it takes")
 	}
 	percent := debug.SetGCPercent(20) // as the program does
 	tb.Cleanup(func() { debug.SetGCPercent(percent) })
-	d := &drain{source: newDrainSource()}
+	d := &benchDrain{source: newDrainSource()}
 	cfg = cfg.WithDefaults()
 	cfg.Kafka.Brokers = d.startBrokers(tb, drainTopics, partitions)
 	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
@@ -133,7 +133,7 @@ func startDrain(tb testing.TB, partitions int, cfg Config) *drain {
 	return d
 }
 
-func (d *drain) startBrokers(tb testing.TB, topics, partitions int) []string {
+func (d *benchDrain) startBrokers(tb testing.TB, topics, partitions int) []string {
 	tb.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -173,7 +173,7 @@ func (d *drain) startBrokers(tb testing.TB, topics, partitions int) []string {
 }
 
 // rows has so many come, and returns when all of them are confirmed.
-func (d *drain) rows(n int) {
+func (d *benchDrain) rows(n int) {
 	d.source.want <- n
 	<-d.source.done
 }
@@ -469,7 +469,7 @@ func holdsLittle(t *testing.T, window int, most int64, single bool) {
 }
 
 // full says that a batch waits for room in the window.
-func (d *drain) full() bool {
+func (d *benchDrain) full() bool {
 	s := d.relay.session.Load()
 	if s == nil {
 		return false

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/drain"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -113,7 +114,7 @@ func TestRelay_ADriftThatADrainIsBlockedAtIsNoCut(t *testing.T) {
 		b.cancel()
 		pass(500 * time.Millisecond)
 		p.snapshot.Store(&watch.Snapshot{Drift: &fault.Error{Kind: fault.KindDrift, Reason: fault.ReasonPublicationChanged, Err: errors.New("altered")}})
-		if err := <-b.result; !errors.Is(err, errUnseen) || errors.Is(err, ErrDrainCut) || b.server.position() != 120 {
+		if err := <-b.result; !errors.Is(err, drain.ErrUnseen) || errors.Is(err, ErrDrainCut) || b.server.position() != 120 {
 			t.Errorf("run: %v; confirmed %s", err, b.server.position())
 		}
 	})
@@ -152,7 +153,7 @@ func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 // The window counts the bytes of rows and of their records, once.
 func TestWindow_CountsRowsAndRecords(t *testing.T) {
 	rec := record.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
-	least := 100 + kafka.Memory([]record.Record{rec})
+	least := 100 + kafka.ClientBytes([]record.Record{rec})
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(fixed(110, 120, 1, "order/a/1"))
 		b.sink.Hold()

@@ -1,6 +1,6 @@
 package relay
 
-import "github.com/cdc-relay/cdc-relay/relay/delivery"
+import "github.com/cdc-relay/cdc-relay/relay/drain"
 
 // ConfigError means that the configuration does not fit the tables: exit code 2.
 type ConfigError struct{ Err error }
@@ -28,5 +28,5 @@ type BlockedError struct {
 func (e *BlockedError) Error() string { return e.Err.Error() }
 func (e *BlockedError) Unwrap() error { return e.Err }
 
-// ErrDrainCut is that of package delivery.
-var ErrDrainCut = delivery.ErrDrainCut
+// ErrDrainCut is the end of a drain whose rows the next start sends again.
+var ErrDrainCut = drain.ErrCutShort

@@ -407,7 +407,7 @@ func (w *onceWorld) park() {
 	for range 1 + w.s.int(3) {
 		rows := w.s.txns[w.s.int(len(w.s.txns))].rows
 		i := w.s.int(len(rows))
-		if value := rows[i][strings.LastIndexByte(rows[i], '/')+1:]; w.cfg.Delivered == nil || !unseen(uint64(i+1)) {
+		if value := rows[i][strings.LastIndexByte(rows[i], '/')+1:]; w.cfg.AlreadySent == nil || !unseen(uint64(i+1)) {
 			w.bad[value] = true
 		}
 	}
@@ -483,8 +483,8 @@ func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 		Replication: postgres.Config{Slot: "slot", Publication: "slot"},
 	}}
 	if s.int(2) == 0 {
-		w.cfg.DeliveredIn = s.origin
-		w.cfg.Delivered = func(row *wal.Row) bool { return unseen(row.Ordinal) }
+		w.cfg.AlreadySentIn = s.origin
+		w.cfg.AlreadySent = func(row *wal.Row) bool { return unseen(row.Ordinal) }
 		for _, txn := range s.txns {
 			for i, row := range txn.rows {
 				if unseen(uint64(i + 1)) {
@@ -542,7 +542,7 @@ func (w *onceWorld) check(trouble map[string]int) {
 	want, got := map[string][]string{}, map[string][]string{}
 	for _, txn := range w.s.txns {
 		for i, row := range txn.rows {
-			if w.cfg.Delivered == nil || !unseen(uint64(i+1)) {
+			if w.cfg.AlreadySent == nil || !unseen(uint64(i+1)) {
 				parts := strings.Split(row, "/")
 				want[parts[1]] = append(want[parts[1]], parts[2])
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/drain"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
@@ -95,7 +96,7 @@ type Relay struct {
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; used only by the probe
 	streamed   atomic.Bool           // streaming began at least once
 	olderTypes resume.OlderTypes     // used only by Run's goroutine
-	filtered   atomic.Int64          // rows that Config.Delivered took
+	filtered   atomic.Int64          // rows that Config.AlreadySent took
 	doubts     promise.Doubts        // used only by Run's goroutine
 
 	monitor *status.Monitor
@@ -211,14 +212,14 @@ func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []func() kgo.Hook
 // in flight. A *ConfigError, *RefusedError or *BlockedError means that a restart
 // does not help; after every other error it may.
 func (r *Relay) Run(ctx context.Context) error {
-	deliveryCtx, cut := context.WithCancel(context.Background())
-	defer cut()
+	deliveryCtx, endDrain := context.WithCancel(context.Background())
+	defer endDrain()
 	var background sync.WaitGroup
 	defer background.Wait()
 	stopped := make(chan struct{})
 	defer close(stopped)
 
-	background.Go(func() { r.limitDrain(ctx, cut, stopped) })
+	background.Go(func() { r.limitDrain(ctx, endDrain, stopped) })
 	background.Go(func() { r.tick(stopped) })
 	background.Go(func() { r.ping(deliveryCtx, stopped) })
 	background.Go(func() { r.schemas.Run(deliveryCtx) })
@@ -233,7 +234,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 	err := r.loop(ctx, deliveryCtx)
 	r.delivery.Rejected.Flush(time.Now(), true)
-	cut() // ends a probe that is under way
+	endDrain() // and a probe that is under way
 	r.dropSink()
 	return err
 }
@@ -273,11 +274,11 @@ func (r *Relay) TryNow() bool {
 }
 
 // limitDrain ends deliveryCtx DrainTimeout after the stop signal, or at Abort.
-func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped <-chan struct{}) {
+func (r *Relay) limitDrain(ctx context.Context, endDrain context.CancelFunc, stopped <-chan struct{}) {
 	select {
 	case <-ctx.Done():
 	case <-r.aborted:
-		cut()
+		endDrain()
 		return
 	case <-stopped:
 		return
@@ -292,7 +293,7 @@ func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped 
 	case <-r.aborted:
 	case <-stopped:
 	}
-	cut()
+	endDrain()
 }
 
 // standbyPoll is how often a standby asks for the slot: often enough to take over
@@ -343,7 +344,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		if v.fatal != nil {
 			if v.reason == fault.ReasonFenced {
 				r.monitor.SetState(status.Blocked, v.reason, err.Error())
-				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil)
+				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil) // or two relays fence each other as fast as they are restarted
 			}
 			return v.fatal
 		}
@@ -402,7 +403,7 @@ func (r *Relay) stopError(err error) error {
 	if late := r.drainBlocker.Load(); late != nil && errors.Is(err, ErrDrainCut) {
 		return fmt.Errorf("%w: relay.drain_timeout (%s) expired, %s", err, r.cfg.DrainTimeout, *late)
 	}
-	if errors.Is(err, ErrDrainCut) || errors.Is(err, errUnseen) {
+	if errors.Is(err, ErrDrainCut) || errors.Is(err, drain.ErrUnseen) {
 		return err
 	}
 	return nil // refused, waiting, or standing by: nothing was in flight
@@ -452,10 +453,10 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 	}
 	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()
 	err = s.run(ctx, deliveryCtx)
-	if unreadable(err) {
+	if drain.Unreadable(err) {
 		r.monitor.Unread(s.Lineage(), err)
 	}
-	if s.delivery.Isolates() && unreadable(err) {
+	if s.delivery.Isolates() && drain.Unreadable(err) {
 		err = delivery.ErrIsolated
 	}
 	r.forgetServerBack()
@@ -521,7 +522,7 @@ func (r *Relay) abandon() {
 			r.waitForPredecessor = r.waitForPredecessor || !fenced
 			return
 		}
-		r.log.Warn().Err(err).Msg("abandon unanswered requests to the brokers; continuing with a new client")
+		r.log.Warn().Err(err).Msg("could not abandon unanswered requests to the brokers; continuing with a new client")
 	}
 	r.waitForPredecessor = true
 	r.dropSink()
@@ -536,7 +537,7 @@ func (r *Relay) dropSink() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := r.sink.Close(ctx); err != nil {
-		r.log.Warn().Err(err).Msg("close sink")
+		r.log.Warn().Err(err).Msg("could not close the client of the brokers")
 	}
 	r.sink = nil
 	r.monitor.SetSink(nil)

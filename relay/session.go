@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/drain"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -48,16 +48,16 @@ type session struct {
 // sessionStart is what a session begins with.
 type sessionStart struct {
 	position           wal.LSN // the slot's position
-	sameWAL            wal.LSN // Config.Delivered holds before it
+	sameWAL            wal.LSN // Config.AlreadySent holds before it
 	waitForPredecessor bool    // records of another producer may be on their way
 }
 
 // intake is how the reader hands batches to the deliverer.
 type intake struct {
-	out       chan *wal.Batch // the reader sends, and closes at its end
-	lost      chan struct{}   // closed by the reader before out when the source failed
-	srcErr    error           // written by the reader before it closes out
-	delivered chan struct{}   // closed by the deliverer when it is done with every batch it took
+	out     chan *wal.Batch // the reader sends, and closes at its end
+	lost    chan struct{}   // closed by the reader before out when the source failed
+	srcErr  error           // written by the reader before it closes out
+	emptied chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
 
 // taken is the end of the stream that the deliverer has taken.
@@ -78,8 +78,8 @@ func newSession(r *Relay, src Source) *session {
 	s := &session{
 		r: r, src: src, history: src.Origin(), sink: r.sink,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
-		start:      sessionStart{src.Start(), r.deliveredBelow(src.Origin()), r.waitForPredecessor},
-		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), delivered: make(chan struct{})},
+		start:      sessionStart{src.Start(), r.alreadySentBelow(src.Origin()), r.waitForPredecessor},
+		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), emptied: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
 	s.reported.Store(uint64(src.Start()))
@@ -90,7 +90,7 @@ func newSession(r *Relay, src Source) *session {
 // open makes the delivery.
 func (s *session) open(ctx context.Context) (err error) {
 	s.delivery, err = s.r.delivery.Open(ctx, s, delivery.Start{
-		Sink: s.sink, Origin: s.history, Position: s.start.position, Tracker: s.tracker, Delivered: s.delivered,
+		Sink: s.sink, Origin: s.history, Position: s.start.position, Tracker: s.tracker, AlreadySent: s.alreadySent,
 	})
 	return err
 }
@@ -98,8 +98,8 @@ func (s *session) open(ctx context.Context) (err error) {
 // run streams until the source ends, and returns nil only when everything that
 // was read is delivered and confirmed.
 func (s *session) run(ctx, deliveryCtx context.Context) error {
-	intake, endIntake := context.WithCancelCause(ctx)
-	defer endIntake(nil)
+	reading, endReading := context.WithCancelCause(ctx)
+	defer endReading(nil)
 	s.bounds.sending, s.bounds.endSending = context.WithCancel(deliveryCtx)
 	defer s.bounds.endSending()
 	s.bounds.searching, s.bounds.endSearching = context.WithCancel(deliveryCtx)
@@ -111,18 +111,18 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		s.intake.srcErr = s.src.Run(intake, s.intake.out, s.confirmed)
-		if s.intake.srcErr != nil && !s.deliversFirst() {
-			s.sourceLost(lostConnection(s.intake.srcErr))
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		s.intake.srcErr = s.src.Run(reading, s.intake.out, s.confirmed)
+		if s.intake.srcErr != nil && !s.endedAtUnreadable() {
+			s.sourceLost(drain.LostConnection(s.intake.srcErr))
 		}
 		close(s.intake.out)
 		switch {
 		case s.intake.srcErr == nil:
 			s.watchConnection()
-		case s.deliversFirst():
-			s.deliverFirst()
+		case s.endedAtUnreadable():
+			s.awaitRowsBefore()
 		}
 	})
 	keeping, endKeeping := context.WithCancel(deliveryCtx)
@@ -131,8 +131,8 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	if s.promised != nil {
 		keeper.Go(func() { s.promised.Run(keeping, s.tracker.Confirmable, s.interrupt) })
 	}
-	err := s.deliver(ctx, deliveryCtx, endIntake)
-	close(s.intake.delivered)
+	err := s.deliver(ctx, deliveryCtx, endReading)
+	close(s.intake.emptied)
 	endKeeping()
 	keeper.Wait()
 	s.src.Abort()
@@ -140,7 +140,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 		s.r.monitor.Read(b)
 		b.Release()
 	}
-	reading.Wait() // it may halt the sink, which close resumes
+	reader.Wait() // it may halt the sink, which close resumes
 	err = s.close(ctx, deliveryCtx, s.outcome(err))
 	if s.r.ev.SessionEnded != nil {
 		s.r.ev.SessionEnded(err)
@@ -148,30 +148,27 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// errLost ends a drain whose connection is lost. The stream returns the cause at Close.
-var errLost = errors.New("the connection to the server was lost while records were not acknowledged")
-
 // watchConnection interrupts a drain whose connection is lost: a standby may have the slot
 // already.
 func (s *session) watchConnection() {
 	select {
 	case <-s.src.Lost():
-		s.interrupt(&fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "drain", Err: errLost})
-	case <-s.intake.delivered:
+		s.interrupt(&fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "drain", Err: drain.ErrLost})
+	case <-s.intake.emptied:
 	}
 }
 
-// deliversFirst reports that the stream ended at a row that cannot be read. Then the rows read
-// before it are delivered first: every later session stops at the same row, and skipping it also
-// skips whatever is undelivered before it. With exactly-once Delivery.Unreadable delivers them at
-// the end.
-func (s *session) deliversFirst() bool {
-	return !s.delivery.Rules().Fenced && unreadable(s.intake.srcErr)
+// endedAtUnreadable reports that the stream ended at a row that cannot be read, and that the rows
+// before it are delivered first (awaitRowsBefore): every later session stops at the same row, and
+// skipping it also skips whatever is undelivered before it. With exactly-once it is false, and
+// Delivery.Unreadable delivers them at the end.
+func (s *session) endedAtUnreadable() bool {
+	return !s.delivery.Rules().Fenced && drain.Unreadable(s.intake.srcErr)
 }
 
-// deliverFirst lets the deliverer finish for as long as the slot is held, and for endGrace where
-// the server released the slot with the error.
-func (s *session) deliverFirst() {
+// awaitRowsBefore lets the deliverer finish the rows before an unreadable one for as long as the slot
+// is held, and for endGrace where the server released the slot with the error.
+func (s *session) awaitRowsBefore() {
 	lost := s.src.Lost()
 	var over <-chan time.Time
 	select {
@@ -182,7 +179,7 @@ func (s *session) deliverFirst() {
 	select {
 	case <-lost:
 	case <-over:
-	case <-s.intake.delivered:
+	case <-s.intake.emptied:
 		return
 	}
 	s.sourceLost(true)
@@ -221,10 +218,10 @@ const closeTimeout = 5 * time.Second
 func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	stopping := s.delivery.Rules().Fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
 	cause = s.finish(ctx, deliveryCtx, cause, stopping)
-	cut := s.delivery.Outstanding()
+	unanswered := s.delivery.Outstanding()
 	s.delivery.Close(cause)
 	switch {
-	case !cut:
+	case !unanswered:
 		s.sink.Resume(deliveryCtx)
 	case stopping: // the server does not wait for the brokers
 		defer s.r.dropSink()
@@ -233,27 +230,28 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	default:
 		s.r.dropSink()
 	}
-	unreported := s.raisePromise(deliveryCtx, cause)
+	withheld := s.raisePromise(deliveryCtx, cause)
 	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
 	defer cancel()
 	closed := s.src.Close(final, s.confirmed())
 	if closed != nil && cause == nil {
-		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
+		s.r.log.Warn().Err(closed).Msg("could not close the stream; the last transactions may be sent again")
 	}
-	counted := unreadable(cause) && (!s.delivery.Rules().Repeats || s.tracker.Stats().Rows == 0) // by ToRepeat: what comes again of the row's transaction
-	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open && !counted || lostConnection(cause) && s.tracker.Stats().Rows > 0
-	if errors.Is(cause, errLost) && closed != nil {
-		cause = fmt.Errorf("%w: %w", cause, closed)
+	end := drain.End{
+		Cause: cause, Stopped: ctx.Err() != nil,
+		Unanswered: unanswered, Rows: s.tracker.Stats().Rows, Open: s.taken.open, Repeats: s.delivery.Rules().Repeats,
+		Withheld: withheld, CloseFailed: closed, LastUnknown: s.lastUnknown(),
 	}
-	return verdict(cause, ctx.Err() != nil, cut)
+	return end.Err()
 }
 
 // finish waits for what is in flight, as long as the cause allows. It returns the cause, or what
 // was found while the rows before an unreadable one were delivered.
 func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping bool) error {
 	switch {
-	case errors.Is(cause, ErrDrainCut), serverSilent(cause):
-	case lostConnection(cause) && !s.delivery.Rules().Fenced:
+	case errors.Is(cause, ErrDrainCut), drain.ServerSilent(cause):
+		// No wait: the time for it is over, or another relay may have the slot.
+	case drain.LostConnection(cause) && !s.delivery.Rules().Fenced:
 		s.sink.Halt() // again, as the deliverer may have resumed it meanwhile
 		s.await(deliveryCtx, lossGrace)
 	default:
@@ -265,7 +263,7 @@ func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping
 		defer cancel()
 		s.delivery.Finish()
 		s.await(within, limit)
-		if unreadable(cause) {
+		if drain.Unreadable(cause) {
 			cause = s.delivery.Unreadable(ctx, within, cause)
 		}
 	}
@@ -274,61 +272,23 @@ func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping
 
 // raisePromise raises the promised position to the tracker's, and reports whether the server will
 // not get the tracker's position.
-func (s *session) raisePromise(deliveryCtx context.Context, cause error) (unreported bool) {
-	if !lostConnection(cause) { // else the server cannot be reached any more
+func (s *session) raisePromise(deliveryCtx context.Context, cause error) (withheld bool) {
+	if !drain.LostConnection(cause) { // else the server cannot be reached any more
 		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmable()) // it logs the error; rows that are not confirmed are sent again
 	}
 	acked := uint64(s.tracker.Confirmable())
-	unreported = s.promised.Limit(acked) < acked
+	withheld = s.promised.Limit(acked) < acked
 	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
-		unreported = unreported || f < acked
+		withheld = withheld || f < acked
 	}
-	return unreported
+	return withheld
 }
 
-// verdict is the error of a session that ended by cause, nil being the end of the stream. cut: rows
-// that were handed to the sink are not both durable and confirmed, or are part of a transaction that
-// will be sent again. After a stop that is ErrDrainCut, and a drift is errUnseen: the next start
-// cannot see it.
-func verdict(cause error, stopped, cut bool) error {
-	drifted := cause != nil && postgres.KindOf(cause) == fault.KindDrift
-	switch {
-	case cause != nil && !stopped, !cut && !drifted:
-		return cause
-	case errors.Is(cause, errLost), cut && drifted:
-		return fmt.Errorf("%w: %w", ErrDrainCut, cause)
-	case drifted:
-		return fmt.Errorf("%w: %w", errUnseen, cause)
-	}
-	return ErrDrainCut
-}
-
-// mayRepeat reports whether the server may lack the position after the last row: it may never have
-// read what was written to the socket.
-func (s *session) mayRepeat() bool {
+// lastUnknown reports whether the server may lack the position after the last row: it may never have
+// read what was written to the socket, and neither the slot's position at the start nor the probe's
+// last look at it is beyond the row's commit.
+func (s *session) lastUnknown() bool {
 	return s.taken.last.Commit >= max(s.start.position, s.r.monitor.SlotAt(wal.LSN(s.reported.Load())))
-}
-
-// errUnseen ends a drain that delivered all rows and met a change which the next start cannot see.
-var errUnseen = errors.New("the publication or a table changed during the drain")
-
-// serverSilent reports that the session ended because the server was silent: it may have given
-// the slot to another relay by now.
-func serverSilent(err error) bool {
-	return !ofBrokers(err) && postgres.Reason(err) == fault.ReasonTimeout
-}
-
-// lostConnection reports that the connection is lost, and the slot with it: a standby may have it
-// already.
-func lostConnection(err error) bool {
-	return err != nil && !ofBrokers(err) && postgres.KindOf(err) == fault.KindRetry
-}
-
-// ofBrokers reports whether an error is the brokers': it may hold a network error, which says
-// nothing of the server.
-func ofBrokers(err error) bool {
-	_, ok := errors.AsType[*sink.Error](err)
-	return ok
 }
 
 // When the slot changes hands, only these delays keep a key's order. A relay that lost its
@@ -406,9 +366,9 @@ func (s *session) confirmed() wal.LSN {
 }
 
 // deliver takes batches until the reader closes the channel, then drains.
-func (s *session) deliver(ctx, deliveryCtx context.Context, endIntake context.CancelCauseFunc) error {
+func (s *session) deliver(ctx, deliveryCtx context.Context, endReading context.CancelCauseFunc) error {
 	if err := s.awaitPredecessor(deliveryCtx); err != nil {
-		endIntake(err)
+		endReading(err)
 		return err
 	}
 	s.delivery.Backlog(false) // the sink may have another session's
@@ -434,7 +394,7 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endIntake context.Ca
 				return err
 			}
 		case err := <-s.interrupts:
-			endIntake(err)
+			endReading(err)
 			return err
 		case <-deliveryCtx.Done():
 			return s.Cut()
@@ -444,7 +404,7 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endIntake context.Ca
 
 // drain waits, after intake ended, until every batch is durable.
 func (s *session) drain(ctx, deliveryCtx context.Context) error {
-	if s.intake.srcErr != nil && !s.deliversFirst() {
+	if s.intake.srcErr != nil && !s.endedAtUnreadable() {
 		return nil // the connection is lost: outcome reports it, close waits a while
 	}
 	s.delivery.Finish()
@@ -499,7 +459,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	f := s.delivery.Take(b)
 	rejection := s.delivery.Route(f)
 	entry := s.delivery.Entry(f)
-	entry.Bytes = b.Bytes + f.Records().Size() + kafka.Memory(f.Records().Records)
+	entry.Bytes = b.Bytes + f.Records().Size() + kafka.ClientBytes(f.Records().Records)
 	if err := s.admit(ctx, deliveryCtx, f, entry); err != nil {
 		return err
 	}

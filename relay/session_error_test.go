@@ -1,10 +1,7 @@
 package relay
 
 import (
-	"context"
 	"errors"
-	"net"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,7 +9,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
@@ -86,22 +82,4 @@ func TestRelay_ASlotThatWasNeverThereIsToBeMade(t *testing.T) {
 			t.Errorf("run: %v", err)
 		}
 	})
-}
-
-// A broker's network error is none of the server's: the slot is held as before.
-func TestSession_TakesABrokersErrorForNoLossOfTheServer(t *testing.T) {
-	timeout := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
-	for name, c := range map[string]struct {
-		err          error
-		lost, silent bool
-	}{
-		"a broker does not answer": {err: &sink.Error{Class: sink.Retry, Reason: fault.ReasonNetwork, Err: timeout}},
-		"a commit takes too long":  {err: &sink.Error{Class: sink.Retry, Reason: fault.ReasonTimeout, Err: context.DeadlineExceeded}},
-		"the server is lost":       {err: postgres.Classify("read", timeout), lost: true, silent: true},
-		"nothing":                  {},
-	} {
-		if lost, silent := lostConnection(c.err), serverSilent(c.err); lost != c.lost || silent != c.silent {
-			t.Errorf("%s: lost %t, silent %t, want %t, %t", name, lost, silent, c.lost, c.silent)
-		}
-	}
 }

@@ -18,7 +18,7 @@ func (c *Takeover) compareWithSlot(ctx context.Context) (seen bool, missing stri
 		return false, "", err
 	}
 	start := stream.Start()
-	c.settings.DeliveredIn = stream.Origin()
+	c.settings.AlreadySentIn = stream.Origin()
 	out := make(chan *wal.Batch)
 	ended := make(chan error, 1)
 	go func() {

@@ -160,7 +160,7 @@ func (c *Takeover) Prove(ctx context.Context) (settings relay.Config, missing st
 	}
 	if c.verdict.Any() {
 		proof, captured := NewProof(*c.found.position), c.captured()
-		c.settings.Delivered = func(row *wal.Row) bool {
+		c.settings.AlreadySent = func(row *wal.Row) bool {
 			return captured(row.Relation) && proof.Delivered(row.Txn.Commit, row.Txn.XID, row.LSN, row.Ordinal)
 		}
 	}

@@ -232,7 +232,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 // durable counts one record of a failed send; the last one finishes the send.
 func (g *atLeastOnce) durable(p *send) {
 	if p.left--; p.left == 0 {
-		p.f.finish()
+		p.f.countDown()
 	}
 }
 

@@ -1,9 +1,9 @@
 package delivery
 
 import (
-	"errors"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/drain"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -55,6 +55,5 @@ type Events struct {
 	ProduceRetried      func(reason string)
 }
 
-// ErrDrainCut means that rows were in flight when the drain ended. Nothing is
-// lost: they are sent again by the next start.
-var ErrDrainCut = errors.New("drain cut short with rows in flight; the next start sends them again")
+// ErrDrainCut is the end of a drain whose rows the next start sends again.
+var ErrDrainCut = drain.ErrCutShort

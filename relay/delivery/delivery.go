@@ -49,8 +49,8 @@ type Start struct {
 	Position wal.LSN    // of the slot
 	Tracker  *checkpoint.Tracker
 
-	// Delivered reports that Kafka already has the row's record.
-	Delivered func(*wal.Row) bool
+	// AlreadySent reports that Kafka already has the row's record.
+	AlreadySent func(*wal.Row) bool
 }
 
 // Rules are the properties of a guarantee that a session depends on.
@@ -202,7 +202,7 @@ func (d *Delivery) Route(f *InFlight) error {
 	d.m.schemas.Learn()
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
-		if d.covers(row) || d.start.Delivered(row) || d.m.partial.covers(row) {
+		if d.covers(row) || d.start.AlreadySent(row) || d.m.partial.covers(row) {
 			d.m.router.Pass(f.buf, row)
 			f.routed++
 			continue
@@ -233,7 +233,7 @@ func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection
 		d.holdBack(f)
 		return nil
 	}
-	f.finish()
+	f.countDown()
 	return nil
 }
 

@@ -12,7 +12,7 @@
 // (exactly_once_rejected.go). A row that the router refuses takes the same three ways
 // (rejected.go). Package rejected counts and logs these rows, and makes their letters.
 //
-// What moves the confirmed position. InFlight.finish: the last acknowledged record of a batch
+// What moves the confirmed position. InFlight.countDown: the last acknowledged record of a batch
 // calls Ticket.Done, and the tracker moves the position when every earlier batch is done too. A
 // dead letter is acknowledged like a record; a skipped row counts as done. Ticket.Partial does the
 // same for the transactions at a batch's beginning (in_flight.go, positions.go). Nothing else here

@@ -94,7 +94,7 @@ func (d *Delivery) produce(records []record.Record, done func(error)) {
 func (d *Delivery) done(p *send, err error) {
 	if err == nil {
 		p.acknowledged(p.records)
-		p.f.finish()
+		p.f.countDown()
 	} else {
 		d.sends.mu.Lock()
 		d.sends.failed = append(d.sends.failed, failedSend{p, err})
@@ -132,9 +132,9 @@ func (d *Delivery) sent() {
 	}
 }
 
-// finish counts one send, or the routing, as done. The last one acknowledges the batch, and
+// countDown counts one send, or the routing, as done. The last one acknowledges the batch, and
 // with its ticket the confirmed position may move. It may run on a goroutine of the sink.
-func (f *InFlight) finish() {
+func (f *InFlight) countDown() {
 	if left := f.pending.Add(-1); left > 0 {
 		f.partial(left)
 		return

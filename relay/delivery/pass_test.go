@@ -26,7 +26,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 			d.guarantee = &exactlyOnce{d: d, start: checkpoint.Record{Part: checkpoint.Part{Commit: commit, Rows: 2}}}
 		},
 		"another relay's rows": func(d *Delivery) {
-			d.start.Delivered = func(row *wal.Row) bool { return row.Ordinal <= 2 }
+			d.start.AlreadySent = func(row *wal.Row) bool { return row.Ordinal <= 2 }
 		},
 		"the beginning before an unreadable row": func(d *Delivery) {
 			d.m.partial.last = deadletter.Row{Commit: commit, Seq: 2}
@@ -43,7 +43,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 			}
 			monitor := status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil)
 			d := &Delivery{m: New(Config{Resume: new(resume.Config)}, routes, nil, nil, monitor, Events{}, zerolog.Nop())}
-			d.guarantee, d.start.Delivered = &atLeastOnce{d}, func(*wal.Row) bool { return false }
+			d.guarantee, d.start.AlreadySent = &atLeastOnce{d}, func(*wal.Row) bool { return false }
 			has(d)
 
 			rel, txn := &wal.Relation{Namespace: "public", Name: "outbox"}, &wal.Txn{XID: 7, Commit: commit, Time: time.Unix(1000, 0)}

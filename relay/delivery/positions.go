@@ -79,7 +79,7 @@ func (d *Delivery) SendHeld(end wal.LSN) {
 		}
 		f.through.Store(0)
 		d.send(f)
-		f.finish()
+		f.countDown()
 	}
 }
 

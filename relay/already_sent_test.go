@@ -20,7 +20,7 @@ func TestRelay_WhatIsDeliveredElsewhereIsConfirmedAndNotSent(t *testing.T) {
 		), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.sink.Hold()
 		b.server.origin = wal.Origin{SystemID: "7", Timeline: 1}
-		b.start(t, Config{DeliveredIn: b.server.origin, Delivered: func(row *wal.Row) bool {
+		b.start(t, Config{AlreadySentIn: b.server.origin, AlreadySent: func(row *wal.Row) bool {
 			return row.Txn.Commit == 110 || row.Txn.Commit == 130 && row.Ordinal != 2
 		}})
 		pass(time.Second)
@@ -43,7 +43,7 @@ func TestRelay_ADeliveredRowIsNotRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "/a/bad", "order/a/2"))
 		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
-		b := start(t, Config{DeliveredIn: server.origin, Delivered: func(row *wal.Row) bool { return row.Ordinal == 1 }}, server)
+		b := start(t, Config{AlreadySentIn: server.origin, AlreadySent: func(row *wal.Row) bool { return row.Ordinal == 1 }}, server)
 		pass(time.Second)
 		b.stop(t)
 		if got := b.values(); got != "2" || b.server.position() != 120 {
@@ -72,7 +72,7 @@ func TestRelay_WhatIsDeliveredElsewhereHoldsUpToTheFork(t *testing.T) {
 				server.origin = tt.now
 				log := new(journal)
 				b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1), log: log}
-				b.start(t, Config{DeliveredIn: here, Delivered: func(*wal.Row) bool { return true }})
+				b.start(t, Config{AlreadySentIn: here, AlreadySent: func(*wal.Row) bool { return true }})
 				pass(time.Second)
 				b.stop(t)
 				if warned := log.has("every row after the LSN given here is sent"); warned != tt.warn {

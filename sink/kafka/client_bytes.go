@@ -7,10 +7,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Memory is what records cost beside their own bytes from Send until done, in
+// ClientBytes is what records cost beside their own bytes from Send until done, in
 // bytes: what the Kafka sink and its client make of each. A caller that bounds its
 // memory counts it.
-func Memory(records []record.Record) int {
+func ClientBytes(records []record.Record) int {
 	// The client wraps each record with its promise and its place in the batch.
 	const client = 64
 	const record = int(unsafe.Sizeof(kgo.Record{})+unsafe.Sizeof(recordContext{})) + client

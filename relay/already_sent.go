@@ -1,0 +1,33 @@
+package relay
+
+import (
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// alreadySent reports that a row needs no record, because the last holder of the slot delivered it.
+// The row counts as acknowledged.
+func (s *session) alreadySent(row *wal.Row) bool {
+	if s.r.cfg.AlreadySent == nil || deadletter.RowOf(row).Commit >= s.start.sameWAL || !s.r.cfg.AlreadySent(row) {
+		return false
+	}
+	s.r.filtered.Add(1)
+	return true
+}
+
+// alreadySentBelow is the position at which Config.AlreadySent ends to hold. Behind a fork that its
+// history does not have, other rows have the same positions.
+func (r *Relay) alreadySentBelow(now wal.Origin) wal.LSN {
+	if r.cfg.AlreadySent == nil {
+		return 0
+	}
+	below := now.Common(r.cfg.AlreadySentIn)
+	if was := r.cfg.AlreadySentIn; below != ^wal.LSN(0) {
+		r.log.Warn().Int32("from", was.Timeline).Int32("timeline", now.Timeline).Stringer("lsn", below).
+			Msg("the server's history differs from that of the rows known to be sent: every row after the LSN given here is sent")
+	}
+	return below
+}
+
+// Filtered is the number of rows that Config.AlreadySent took.
+func (r *Relay) Filtered() int64 { return r.filtered.Load() }
