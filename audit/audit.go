@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/resolve"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -40,7 +41,7 @@ type work struct {
 	*parsed
 	settings relay.Config
 	holder   *snapshot.Holder
-	routes   *router.Router
+	routes   *resolve.Router
 	match    *match.Match
 	hasher   *match.Hasher
 	topics   match.Numbers
@@ -80,7 +81,7 @@ func (a *Audit) Run(ctx context.Context) error {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(heap))
 	}
 	w := &work{Audit: a, parsed: p, settings: settings, hasher: match.NewHasher(), start: time.Now()}
-	if w.routes, err = router.New(settings.Router); err != nil {
+	if w.routes, err = resolve.New(settings.Router); err != nil {
 		return &relay.ConfigError{Err: err}
 	}
 	w.varies = slices.ContainsFunc(settings.Router.Mappings, func(m router.Mapping) bool { return m.Schema.Varies() })

@@ -116,7 +116,7 @@ func (w *work) rows(ctx context.Context, table uint8, s *side) error {
 	return s.read(ctx, w.holder, func(number uint64, row *wal.Row, beside [][]byte) error {
 		w.progress("rows read", w.read.Add(1))
 		buf.Reset()
-		err := w.routes.Route(&buf, row)
+		err := w.routes.Route(ctx, &buf, row)
 		if _, rejected := errors.AsType[*record.RowError](err); rejected || err == nil && len(buf.Records) == 0 {
 			if w.sample == 1 { // of the others nobody knows which are in the sample
 				w.match.Reject()
@@ -182,7 +182,7 @@ func (w *work) name(ctx context.Context, found []Finding) error {
 		err := s.read(ctx, w.holder, func(number uint64, row *wal.Row, _ [][]byte) error {
 			if found := wanted[number]; found != nil {
 				buf.Reset()
-				if err := w.routes.Route(&buf, row); err != nil {
+				if err := w.routes.Route(ctx, &buf, row); err != nil {
 					return err
 				}
 				id, _ := eventID(buf.Records[0].Headers)

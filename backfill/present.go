@@ -13,8 +13,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/resolve"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -41,7 +41,7 @@ const (
 func (w *work) findPresent(ctx context.Context) error {
 	found := &presence{w: w, seed: maphash.MakeSeed(), names: make(map[string]struct{}), at: make(map[uint64]uint32)}
 	var err error
-	if found.routes, err = router.New(w.settings.Router); err != nil {
+	if found.routes, err = resolve.New(w.settings.Router); err != nil {
 		return &relay.ConfigError{Err: err}
 	}
 	if err := found.rows(ctx); err != nil {
@@ -71,7 +71,7 @@ func (w *work) findPresent(ctx context.Context) error {
 // presence compares rows with topics.
 type presence struct {
 	w      *work
-	routes *router.Router
+	routes *resolve.Router
 	seed   maphash.Seed
 
 	list  []presentRow
@@ -114,7 +114,7 @@ func (p *presence) rows(ctx context.Context) error {
 	var buf record.Buffer
 	return p.each(ctx, func(table int, row *wal.Row, order, beside [][]byte) error {
 		buf.Reset()
-		err := p.routes.Route(&buf, row)
+		err := p.routes.Route(ctx, &buf, row)
 		if _, rejected := errors.AsType[*record.RowError](err); rejected || err == nil && len(buf.Records) == 0 {
 			return nil
 		}
@@ -277,7 +277,7 @@ func (p *presence) places(ctx context.Context) error {
 	next := 0
 	return p.each(ctx, func(table int, row *wal.Row, order, _ [][]byte) error {
 		buf.Reset()
-		err := p.routes.Route(&buf, row)
+		err := p.routes.Route(ctx, &buf, row)
 		if _, rejected := errors.AsType[*record.RowError](err); rejected || err == nil && len(buf.Records) == 0 {
 			return nil
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/resolve"
 	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -50,7 +50,7 @@ type replay struct {
 	where  string // chosen rows, before keys are completed
 	index  int
 	facts  keyFacts
-	routes *router.Router // of the plan, and of Topic
+	routes *resolve.Router // of the plan, and of Topic
 	buf    record.Buffer
 	run    string
 	plan   replayPlan
@@ -272,13 +272,13 @@ func (r *replay) configure(cfg *relay.Config, w *work) {
 
 // elsewhere reports a row whose record goes to another topic than the one that is meant.
 func (r *replay) elsewhere(row *wal.Row) bool {
-	topic, err := r.topicOf(row)
+	topic, err := r.topicOf(context.Background(), row)
 	return err == nil && topic != r.Options.Topic
 }
 
-func (r *replay) topicOf(row *wal.Row) (string, error) {
+func (r *replay) topicOf(ctx context.Context, row *wal.Row) (string, error) {
 	r.buf.Reset()
-	err := r.routes.Route(&r.buf, row)
+	err := r.routes.Route(ctx, &r.buf, row)
 	if need, ok := errors.AsType[*schemas.Unmet](err); ok { // its topic is known all the same
 		return need.Topic, nil
 	}

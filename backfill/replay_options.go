@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/resolve"
 )
 
 // ReplayOptions say which rows are sent again, and how. Rows meet all conditions that are given.
@@ -88,7 +88,7 @@ type keyFacts struct {
 
 // choose decides which rows are meant. It reads none.
 func (r *replay) choose(ctx context.Context, w *work) (err error) {
-	if r.routes, err = router.New(w.settings.Router); err != nil {
+	if r.routes, err = resolve.New(w.settings.Router); err != nil {
 		return &relay.ConfigError{Err: err}
 	}
 	if w.settings.Router.Mappings[r.index].Connector != nil {

@@ -104,7 +104,7 @@ func (r *replay) route(ctx context.Context, w *work) error {
 		if p.rows == 1 {
 			p.first = p.last
 		}
-		topic, err := r.topicOf(&row)
+		topic, err := r.topicOf(ctx, &row)
 		_, rejected := errors.AsType[*record.RowError](err)
 		switch {
 		case rejected:

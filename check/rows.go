@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/resolve"
 	"github.com/cdc-relay/cdc-relay/router/schemas"
 )
 
@@ -76,19 +77,19 @@ func newestRows(n int) string {
 
 // tables compiles the mapping of each table and routes its newest rows.
 func (d *checker) tables(ctx context.Context, tables []preflight.CheckedTable) {
-	routes, err := router.New(d.settings.Router)
+	routes, err := resolve.New(d.settings.Router)
 	if err != nil { // checkRooms has compiled it already
 		d.add("table.mapping", advice.Fail, "correct the configuration", "%v", err)
 		return
 	}
 	d.expected.Rejected(onReject(d.settings.OnReject))
-	d.inText = !inBinary(ctx, d.settings.Replication, routes, tables)
+	d.inText = !inBinary(ctx, d.settings.Replication, routes.Router, tables)
 	for i, table := range tables {
 		if table.Relation == nil {
 			continue
 		}
 		d.unread = d.unread || !table.Readable
-		if made := d.mapping(routes, table.Table.String(), table.Relation); made != nil && table.Readable {
+		if made := d.mapping(routes.Router, table.Table.String(), table.Relation); made != nil && table.Readable {
 			d.rows(ctx, i, table, routes, made)
 		}
 	}
@@ -99,7 +100,7 @@ func (d *checker) tables(ctx context.Context, tables []preflight.CheckedTable) {
 			d.add("table.mapping", advice.Fail, "correct the configuration", "messages %s: %v", prefix, err)
 			continue
 		}
-		d.mapping(routes, "messages "+prefix, body)
+		d.mapping(routes.Router, "messages "+prefix, body)
 	}
 }
 
@@ -145,7 +146,7 @@ func (d *checker) unmapped(err error) {
 	}
 }
 
-func (d *checker) rows(ctx context.Context, i int, table preflight.CheckedTable, routes *router.Router, made *router.Explanation) {
+func (d *checker) rows(ctx context.Context, i int, table preflight.CheckedTable, routes *resolve.Router, made *router.Explanation) {
 	rows, err := sample.NewestRows(ctx, d.settings.Replication, i, checkedRows)
 	if err != nil {
 		d.add("table.rows", advice.Warn, "run works without this check; it needs SELECT and an index that finds the newest rows", "%s: its rows could not be read: %v", table.Table, err)
@@ -159,7 +160,7 @@ func (d *checker) rows(ctx context.Context, i int, table preflight.CheckedTable,
 	var buf record.Buffer
 	for n, row := range rows {
 		buf.Reset()
-		err := routes.Route(&buf, row)
+		err := routes.Route(ctx, &buf, row)
 		if unmet, ok := errors.AsType[*schemas.Unmet](err); ok {
 			d.unmet(i, table, unmet)
 			return
@@ -180,7 +181,7 @@ func (d *checker) rows(ctx context.Context, i int, table preflight.CheckedTable,
 			t.nullKeys++
 		}
 		if n == 0 {
-			d.schema(i, table, routes, record.Value)
+			d.schema(i, table, routes.Router, record.Value)
 		}
 		if n == 0 && d.options.ShowRecords {
 			d.show(table, record)

@@ -18,8 +18,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/resolve"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -56,7 +56,7 @@ func (d *difference) decisive() bool { return d.topic != "" || d.key || d.value 
 // that the mapping names. The records are known by the header id, or a member of their value.
 func (w *work) compare(ctx context.Context) (*comparison, error) {
 	c := &comparison{at: make(map[string][]int), topics: make(map[string]bool)}
-	routes, err := router.New(w.Settings.Router)
+	routes, err := resolve.New(w.Settings.Router)
 	if err != nil {
 		return nil, &relay.ConfigError{Err: err}
 	}
@@ -87,7 +87,7 @@ func (w *work) compare(ctx context.Context) (*comparison, error) {
 }
 
 // read routes a table's newest published rows.
-func (c *comparison) read(ctx context.Context, holder *snapshot.Holder, routes *router.Router, t *polled, n int) error {
+func (c *comparison) read(ctx context.Context, holder *snapshot.Holder, routes *resolve.Router, t *polled, n int) error {
 	if len(t.marks) == 0 {
 		return usage("--compare: table %s has no column that says which rows are published, so its publisher deletes them, and there is nothing to compare", t.Name)
 	}
@@ -117,14 +117,14 @@ func (c *comparison) read(ctx context.Context, holder *snapshot.Holder, routes *
 		if columns == nil && at == nil {
 			return t.classify(rows.Err())
 		}
-		if err := c.route(routes, &s, columns, at, rows.Beside()[0]); err != nil {
+		if err := c.route(ctx, routes, &s, columns, at, rows.Beside()[0]); err != nil {
 			return err
 		}
 	}
 }
 
 // route keeps what the relay would send of a row.
-func (c *comparison) route(routes *router.Router, s *snapshot.Selection, columns, at [][]byte, created []byte) error {
+func (c *comparison) route(ctx context.Context, routes *resolve.Router, s *snapshot.Selection, columns, at [][]byte, created []byte) error {
 	row := wal.Row{Txn: &wal.Txn{Time: time.Now()}, Ordinal: 1, Relation: s.Relation, Values: make([]wal.Value, len(columns))}
 	for i, v := range columns {
 		row.Values[i] = wal.Value{Kind: wal.Null}
@@ -133,7 +133,7 @@ func (c *comparison) route(routes *router.Router, s *snapshot.Selection, columns
 		}
 	}
 	var buf record.Buffer // of this row alone: its record is kept
-	err := routes.Route(&buf, &row)
+	err := routes.Route(ctx, &buf, &row)
 	if _, rejected := errors.AsType[*record.RowError](err); rejected || err == nil && len(buf.Records) == 0 {
 		c.rejected++
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/resolve"
 	"github.com/cdc-relay/cdc-relay/router/schemas"
 )
 
@@ -32,7 +32,7 @@ type Options struct {
 type Explainer struct {
 	cfg      *config.Config
 	settings relay.Config
-	routes   *router.Router
+	routes   *resolve.Router
 	options  Options
 	sample   []byte
 	chosen   []int // indexes of the tables, and after them of the messages
@@ -50,7 +50,7 @@ func New(cfg *config.Config, o Options) (*Explainer, error) {
 			return nil, &advice.Usage{Err: err}
 		}
 	}
-	if e.routes, err = router.New(e.settings.Router); err != nil {
+	if e.routes, err = resolve.New(e.settings.Router); err != nil {
 		return nil, &relay.ConfigError{Err: err}
 	}
 	return e, nil
@@ -187,7 +187,7 @@ func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 		return nil
 	}
 	var buf record.Buffer
-	err = e.routes.Route(&buf, row)
+	err = e.routes.Route(ctx, &buf, row)
 	if unmet, ok := errors.AsType[*schemas.Unmet](err); ok {
 		report.Problem = from + " is not encoded: " + unmet.Error()
 		return nil

@@ -18,7 +18,7 @@ type Config struct {
 	// Tracer has rows traced that bring a trace context; nil: contexts are passed on.
 	Tracer *tracing.Tracer
 
-	// Registry is asked for schemas; nil: nobody is.
+	// Registry has the schemas, for whoever routes; nil: none is needed. The router does not ask it.
 	Registry schemas.Registry
 
 	Reserved record.Reserved // topics that no row may have: Route refuses it

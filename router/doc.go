@@ -4,7 +4,8 @@
 // It is pure: no clock, no socket, no goroutine. A Mapping is compiled once for
 // each *wal.Relation into indices and converters, so routing a row
 // looks nothing up by name and, with a Buffer that is used again, allocates
-// nothing in the steady state.
+// nothing in the steady state. A schema that is not known yet is an error that
+// says what to ask for; package router/resolve asks.
 //
 // It promises:
 //

@@ -42,6 +42,18 @@ type headerPlan struct {
 	skipNull bool // no header for NULL, where others get a null value
 }
 
+// value makes the record's value, by a schema where the mapping has one.
+func (p *plan) value(b *record.Buffer, row *wal.Row, topic string, scratch *[]byte) ([]byte, error) {
+	if p.schema == nil {
+		return p.Value(b, row, scratch)
+	}
+	payload, err := p.Payload.Bytes(b, row)
+	if err != nil || payload == nil || p.Tombstone && len(column.TrimBlank(payload)) == 0 {
+		return nil, err
+	}
+	return p.schema.Value(b, row, p.Payload, payload, topic, scratch)
+}
+
 // route appends the record of row to b. On an error the headers begun in b are
 // still there.
 func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {

@@ -63,7 +63,8 @@ func New(cfg Config) (*Router, error) {
 
 // Route appends the record of row to buf.Records. The record refers to row, and
 // its bytes to the row's batch or to buf. A *RowError appends nothing; the same
-// row fails again. So does a *schemas.Need, and what a registry answers: the row is not at fault.
+// row fails again. A *schemas.Need appends nothing either: the row is not at fault, and is routed again
+// once the answer is learned.
 func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	p := r.last
 	if p == nil || p.relation != row.Relation {
@@ -76,7 +77,10 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	n := len(buf.Records)
 	if err := p.route(buf, row, &r.scratch); err != nil {
 		buf.DropHeaders()
-		return r.refused(buf, row, err)
+		if need, ok := errors.AsType[*schemas.Need](err); ok {
+			return need
+		}
+		return record.NewRowError(row, err)
 	}
 	if err := r.reserved.Reject(buf.Records[n:]); err != nil {
 		buf.Records = buf.Records[:n]

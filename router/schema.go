@@ -1,55 +1,17 @@
 package router
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/router/schemas"
 )
 
-// value makes the record's value, by a schema where the mapping has one.
-func (p *plan) value(b *record.Buffer, row *wal.Row, topic string, scratch *[]byte) ([]byte, error) {
-	if p.schema == nil {
-		return p.Value(b, row, scratch)
-	}
-	payload, err := p.Payload.Bytes(b, row)
-	if err != nil || payload == nil || p.Tombstone && len(column.TrimBlank(payload)) == 0 {
-		return nil, err
-	}
-	return p.schema.Value(b, row, p.Payload, payload, topic, scratch)
-}
-
-// refused is the error of a row that gave no record. Where a schema was needed it is asked for, and
-// the row is routed.
-func (r *Router) refused(buf *record.Buffer, row *wal.Row, err error) error {
-	need, ok := errors.AsType[*schemas.Need](err)
-	switch {
-	case !ok:
-		return record.NewRowError(row, err)
-	case r.registry == nil:
-		return need // to whoever detached it
-	}
-	answer, err := need.Ask(context.Background(), r.registry) // which has a timeout of its own
-	if err != nil {
-		return &schemas.Unmet{Topic: need.Topic, Err: err}
-	}
-	answer.Learn()
-	return r.Route(buf, row)
-}
-
-// Detach has Route return a *schemas.Need where it would ask for a schema, and returns who is to be
-// asked.
-func (r *Router) Detach() schemas.Registry {
-	registry := r.registry
-	r.registry = nil
-	return registry
-}
+// Registry is where the schemas are that a *schemas.Need names; nil: nowhere. The router asks it for
+// none.
+func (r *Router) Registry() schemas.Registry { return r.registry }
 
 // Decode gives the schema of a value that Route made for a table, and the JSON that it stands for;
 // nothing for a table without schemas.

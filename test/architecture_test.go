@@ -63,6 +63,7 @@ var arrows = map[string][]string{
 	"router/encode/tape":       {"router/jsontext"},
 	"router/encode/avro":       {"advice", "router/encode/tape"},
 	"router/encode/protobuf":   {"advice", "router/encode/tape"},
+	"router/resolve":           {"replication/wal", "router", "router/record", "router/schemas"},
 	"router/schemas":           {"advice", "fault", "replication/wal", "router/column", "router/encode", "router/record", "router/template"},
 	"registry":                 {"fault", "loopback", "router/encode"},
 	"router/preset":            {"advice", "replication/wal", "router/column", "router/format", "router/record"},
@@ -90,7 +91,7 @@ var arrows = map[string][]string{
 
 	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/waiting": {"deadletter", "router", "sink/topics"},
-	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/record", "sink/kafka", "wording"},
+	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router/record", "router/resolve", "sink/kafka", "wording"},
 	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/drain", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/drain", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "router/schemas", "sink", "tracing"},
@@ -115,20 +116,20 @@ var arrows = map[string][]string{
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
 	"retention/export":   {},
 
-	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "router/schemas", "sink/broker", "sink/topics", "upkeep", "wording"},
+	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "router/resolve", "router/schemas", "sink/broker", "sink/topics", "upkeep", "wording"},
 
-	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "router/schemas", "wording"},
+	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "router/resolve", "router/schemas", "wording"},
 
 	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "registry", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "router/schemas", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
-	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/schemas", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
+	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/resolve", "router/schemas", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
-	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router", "router/record", "setup", "sink/topics", "wording"},
+	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router/record", "router/resolve", "setup", "sink/topics", "wording"},
 
 	"audit/match": {"router/record"},
-	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
+	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "router/resolve", "sink", "sink/topics", "wording"},
 
 	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "sink/broker", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
 

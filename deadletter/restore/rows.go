@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/sample"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/resolve"
 )
 
 // Rows reads the rows of dead letters from their tables and routes them with the present
@@ -23,7 +23,7 @@ type Rows struct {
 	settings relay.Config
 	cfg      *config.Config
 	finder   *sample.Finder
-	routes   *router.Router
+	routes   *resolve.Router
 	ids      map[int]string // column of the event id, by table
 }
 
@@ -57,7 +57,7 @@ func (r *Rows) Restore(ctx context.Context, l *deadletter.Letter) (made deadlett
 		return made, fmt.Errorf("the letter has no %s, and the row is not in table %s any more; discard it, and write the event again", strings.Join(l.Missing, ", "), l.Table)
 	}
 	var buf record.Buffer // of its own and never reset: records of a key are sent together
-	if err := r.routes.Route(&buf, row); err != nil {
+	if err := r.routes.Route(ctx, &buf, row); err != nil {
 		return made, err
 	}
 	if len(buf.Records) != 1 || l.Nth > 0 {
@@ -73,7 +73,7 @@ func (r *Rows) idColumn(ctx context.Context, table int) (string, error) {
 		return column, nil
 	}
 	if r.routes == nil {
-		routes, err := router.New(r.settings.Router)
+		routes, err := resolve.New(r.settings.Router)
 		if err != nil {
 			return "", err
 		}

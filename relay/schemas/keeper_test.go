@@ -123,7 +123,7 @@ func parts(t *testing.T, f *fake) (*router.Router, *Keeper, *wal.Row) {
 		rel.Columns = append(rel.Columns, wal.Column{Name: v[0], Type: 25})
 		row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(v[1])})
 	}
-	return r, New(r.Detach(), Config{Refresh: time.Minute, RetryMin: time.Second, RetryMax: 2 * time.Second}, zerolog.Nop()), row
+	return r, New(r.Registry(), Config{Refresh: time.Minute, RetryMin: time.Second, RetryMax: 2 * time.Second}, zerolog.Nop()), row
 }
 
 func route(r *router.Router, row *wal.Row) ([]byte, error) {
