@@ -75,7 +75,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 		if _, secure := conn.(*tls.Conn); secure {
 			// A read of TLS gives one record, and the server puts each message into one of its own:
 			// batches would be of one row.
-			s.frames.more = g.holdsRecord
+			s.frames.more = g.holdsTLSRecord
 		}
 	}
 	decode := pgoutput.Options{

@@ -144,7 +144,7 @@ type pacedConn struct {
 
 	buf     []byte
 	r, w    int // not yet given out
-	records records
+	records tlsRecords
 }
 
 // buffered is a connection whose receive buffer can be chosen.
@@ -184,8 +184,8 @@ func pacedOf(conn net.Conn) *pacedConn {
 	return g
 }
 
-// holdsRecord reports whether TLS can read data without waiting for the socket.
-func (g *pacedConn) holdsRecord() bool { return g.records.holdsData(g.buf[g.r:g.w]) }
+// holdsTLSRecord reports whether TLS can read data without waiting for the socket.
+func (g *pacedConn) holdsTLSRecord() bool { return g.records.holdsData(g.buf[g.r:g.w]) }
 
 // follow lets the pace decide from now on.
 func (g *pacedConn) follow(p *pace, by pacing) {

@@ -61,8 +61,8 @@ type Stream struct {
 	deadline time.Time    // of reads, as the connection has it
 	closed   bool
 	ended    bool  // the server ended the copy
-	broken   error // why nothing can be confirmed any more
-	cut      bool  // broken, and the batch in hand is left for the next session
+	broken   error // why the stream cannot go on; nothing is confirmed any more, unless released
+	abrupt   bool  // broken, and the batch in hand is left for the next session
 	released bool  // broken by a row that the server cannot send: it released the slot, and the connection works
 
 	endReports, reportsEnded chan struct{} // ends reportUntilClose, and shows that it ended; nil when Run left none
@@ -125,7 +125,7 @@ func (s *Stream) wake() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }
 // When intake ends it reads to the commit of the current transaction, sends it, and returns
 // nil. An error that leaves the connection usable (a message
 // that cannot be decoded, a table that changed) comes after the rows before it.
-// Whatever Run returns, confirmed is reported to the server until Close.
+// Unless the connection is gone, confirmed is reported to the server until Close.
 func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	s.status.confirmed = confirmed
 	s.heard.Store(instant(time.Now()))
@@ -152,7 +152,7 @@ func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed fu
 func (s *Stream) read(out chan<- *wal.Batch) error {
 	for {
 		done, err := s.consume(out)
-		if s.cut || errors.Is(err, ErrAborted) {
+		if s.abrupt || errors.Is(err, ErrAborted) {
 			return err // the next session reads again what is not confirmed: handing it on now would repeat it
 		}
 		if flushErr := s.flush(out); err == nil {
@@ -250,7 +250,7 @@ func (s *Stream) silence(now time.Time) error {
 		return err
 	}
 	if quiet := time.Duration(instant(now) - s.heard.Load()); quiet >= s.opt.DeadAfter {
-		return s.cutOff(&fault.Error{
+		return s.breakOff(&fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonTimeout, Op: "read from server",
 			Err: fmt.Errorf("no answer for %s", quiet.Round(time.Second)),
 		})
@@ -271,19 +271,19 @@ func (s *Stream) statusError(err error) error {
 	return s.fail("send status", err)
 }
 
-// cutOff ends the connection with err. It closes the connection at once: Close comes only when the
+// breakOff ends the connection with err. It closes the connection at once: Close comes only when the
 // consumer has its acknowledgements, and a stopping server waits for the connection.
-func (s *Stream) cutOff(err error) error {
-	s.broken, s.cut = err, true
+func (s *Stream) breakOff(err error) error {
+	s.broken, s.abrupt = err, true
 	_ = s.conn.Close()
 	return err
 }
 
 func (s *Stream) fail(op string, err error) error {
 	if s.ended {
-		return s.cutOff(errShutdown(op))
+		return s.breakOff(errShutdown(op))
 	}
-	return s.cutOff(postgres.Classify(op, err))
+	return s.breakOff(postgres.Classify(op, err))
 }
 
 func errShutdown(op string) error {
@@ -291,7 +291,7 @@ func errShutdown(op string) error {
 }
 
 func (s *Stream) violation(err error) error {
-	return s.cutOff(&fault.Error{
+	return s.breakOff(&fault.Error{
 		Kind: fault.KindProtocol, Op: "read from server", LSN: s.Received(), Err: err,
 		Hint: "the peer may not be PostgreSQL, or a proxy in between may not support replication",
 	})
@@ -428,7 +428,7 @@ func (s *Stream) keepAlive(serverEnd wal.LSN, ask bool) error {
 	s.notePositions(serverEnd, serverEnd)
 	now := time.Now()
 	if s.status.keepAlive(now, serverEnd, ask) >= s.opt.ShutdownGrace {
-		return s.cutOff(&fault.Error{
+		return s.breakOff(&fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonServerShutdown, Op: "wait for delivery",
 			LSN: s.status.flush, Err: fmt.Errorf("the server has been stopping for %s and waits for rows up to %s",
 				s.opt.ShutdownGrace, s.status.handed),
@@ -490,7 +490,7 @@ func (s *Stream) serverError(body []byte) error {
 			own.Hint = postgres.HintUnpublished(s.status.flush)
 		}
 	}
-	s.cut = e.SeverityUnlocalized != "ERROR"
-	s.released = !s.cut && postgres.KindOf(s.broken) == fault.KindProtocol
+	s.abrupt = e.SeverityUnlocalized != "ERROR"
+	s.released = !s.abrupt && postgres.KindOf(s.broken) == fault.KindProtocol
 	return s.broken
 }

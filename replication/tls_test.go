@@ -63,7 +63,7 @@ func TestFrames_ReadsOnWhileTLSHasRecordsAtHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newFrames(conn)
-	f.more = below.holdsRecord
+	f.more = below.holdsTLSRecord
 	count := func() (n int) {
 		for {
 			if _, _, ok, err := f.next(); err != nil {

@@ -2,38 +2,38 @@ package replication
 
 import "encoding/binary"
 
-// records follows the TLS records in what a connection gives out. PostgreSQL's first answer is one
+// tlsRecords follows the TLS records in what a connection gives out. PostgreSQL's first answer is one
 // byte, after which they begin; where TLS comes first, they begin at once. On a connection without
 // TLS there are none.
 //
 // Source: PostgreSQL, Frontend/Backend Protocol, SSL Session Encryption; RFC 8446, 5.1.
-type records struct {
+type tlsRecords struct {
 	begun, none bool
 	left        int // bytes until the next record begins
 }
 
 const (
-	recordHeader    = 5
-	maxRecord       = recordHeader + 1<<14 + 1<<8 // RFC 8446, 5.2
-	handshakeRecord = 22
-	dataRecord      = 23
-	acceptsTLS      = 'S'
+	tlsHeader    = 5
+	maxTLSRecord = tlsHeader + 1<<14 + 1<<8 // RFC 8446, 5.2
+	tlsHandshake = 22
+	tlsData      = 23
+	acceptsTLS   = 'S'
 )
 
 // whole is the size of the record at the beginning of buf, with its header, and its type. known is
 // false where the header is not there yet, or is none.
 func whole(buf []byte) (size int, kind byte, known bool) {
-	if len(buf) < recordHeader {
+	if len(buf) < tlsHeader {
 		return 0, 0, false
 	}
-	size = recordHeader + int(binary.BigEndian.Uint16(buf[3:]))
-	return size, buf[0], buf[0] >= 20 && buf[0] <= 24 && buf[1] == 3 && size <= maxRecord
+	size = tlsHeader + int(binary.BigEndian.Uint16(buf[3:]))
+	return size, buf[0], buf[0] >= 20 && buf[0] <= 24 && buf[1] == 3 && size <= maxTLSRecord
 }
 
 // next is how many of the bytes in buf, which come next, may be given out at once: none beyond the
 // record that they begin with, so that TLS holds no part of a later one. Zero: that is not known
 // before more bytes are there.
-func (r *records) next(buf []byte) int {
+func (r *tlsRecords) next(buf []byte) int {
 	if !r.begun && !r.none {
 		r.begin(buf[0])
 	}
@@ -41,7 +41,7 @@ func (r *records) next(buf []byte) int {
 		return len(buf)
 	}
 	if r.left == 0 {
-		if len(buf) < recordHeader {
+		if len(buf) < tlsHeader {
 			return 0
 		}
 		size, _, known := whole(buf)
@@ -54,11 +54,11 @@ func (r *records) next(buf []byte) int {
 	return min(r.left, len(buf))
 }
 
-func (r *records) begin(first byte) {
+func (r *tlsRecords) begin(first byte) {
 	switch first {
 	case acceptsTLS:
 		r.begun, r.left = true, 1
-	case handshakeRecord:
+	case tlsHandshake:
 		r.begun = true
 	default:
 		r.none = true
@@ -66,14 +66,14 @@ func (r *records) begin(first byte) {
 }
 
 // gave notes that bytes were given out, no more than next allowed.
-func (r *records) gave(n int) {
+func (r *tlsRecords) gave(n int) {
 	if r.begun && !r.none {
 		r.left -= n
 	}
 }
 
 // holdsData reports whether buf begins with a whole record of data.
-func (r *records) holdsData(buf []byte) bool {
+func (r *tlsRecords) holdsData(buf []byte) bool {
 	size, kind, known := whole(buf)
-	return r.begun && !r.none && r.left == 0 && known && kind == dataRecord && size <= len(buf)
+	return r.begun && !r.none && r.left == 0 && known && kind == tlsData && size <= len(buf)
 }
