@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/docs"
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/loopback"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/ways"
@@ -126,24 +126,24 @@ func (a *api) about(w http.ResponseWriter, r *http.Request) {
 // history gives columns of numbers.
 func (a *api) history(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	var of []history.Series
+	var of []figures.Series
 	for name := range strings.SplitSeq(query.Get("series"), ",") {
-		if one, ok := history.Named(name); ok {
+		if one, ok := figures.Named(name); ok {
 			of = append(of, one)
 		} else if name != "" || query.Has("series") {
-			problem(w, http.StatusBadRequest, "unknown_series", "series: "+strconv.Quote(name)+" is not allowed; allowed: "+strings.Join(history.Names(), ", "))
+			problem(w, http.StatusBadRequest, "unknown_series", "series: "+strconv.Quote(name)+" is not allowed; allowed: "+strings.Join(figures.Names(), ", "))
 			return
 		}
 	}
 	if !query.Has("series") {
-		for i := range history.Names() {
-			of = append(of, history.Series(i))
+		for i := range figures.Names() {
+			of = append(of, figures.Series(i))
 		}
 	}
-	step := history.Steps[len(history.Steps)-1]
+	step := figures.Steps[len(figures.Steps)-1]
 	if query.Has("step") {
 		given, err := time.ParseDuration(query.Get("step"))
-		if err != nil || !slices.Contains(history.Steps, given) {
+		if err != nil || !slices.Contains(figures.Steps, given) {
 			problem(w, http.StatusBadRequest, "unknown_step", "step: "+strconv.Quote(query.Get("step"))+" is not allowed; allowed: 1s, 10s")
 			return
 		}
@@ -173,7 +173,7 @@ func (a *api) history(w http.ResponseWriter, r *http.Request) {
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = append(strconv.AppendQuote(body, history.Names()[one]), ':')
+		body = append(strconv.AppendQuote(body, figures.Names()[one]), ':')
 		body = appendNumbers(body, columns.Values[i])
 	}
 	states, _ := json.Marshal(worsening)
@@ -203,13 +203,13 @@ func appendNumber(body []byte, v float32) []byte {
 }
 
 // sampleJSON is one point of every series.
-func sampleJSON(at time.Time, s history.Sample) []byte {
+func sampleJSON(at time.Time, s figures.Sample) []byte {
 	body := []byte(`{"at":"` + at.UTC().Format(time.RFC3339) + `","series":{`)
 	for i, v := range s {
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = append(strconv.AppendQuote(body, history.Names()[i]), ':')
+		body = append(strconv.AppendQuote(body, figures.Names()[i]), ':')
 		body = appendNumber(body, v)
 	}
 	return append(body, "}}"...)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
@@ -27,8 +27,8 @@ func busy() func() status.Status {
 
 func timed() Tools {
 	of := tools()
-	buckets := history.Buckets{Upper: make([]float64, 20), Counts: make([]uint64, 20)}
-	of.Timings = func() (ages, produce history.Buckets) { return buckets, buckets }
+	buckets := figures.Buckets{Upper: make([]float64, 20), Counts: make([]uint64, 20)}
+	of.Timings = func() (ages, produce figures.Buckets) { return buckets, buckets }
 	return of
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/tail"
 	"github.com/cdc-relay/cdc-relay/ways"
@@ -15,7 +15,7 @@ import (
 
 // Tools are what the console shows beside the status. A nil function is a page that says so.
 type Tools struct {
-	Timings       func() (ages, produce history.Buckets)
+	Timings       func() (ages, produce figures.Buckets)
 	Configuration func() (string, error)             // every value with its origin, secrets as ***
 	Check         func(context.Context) (any, error) // what `check --json` prints
 	// Explain is what `explain --json` prints of a table, without the record unless values is set; nil: there is
@@ -50,7 +50,7 @@ type Console struct {
 	desk     desk   // dead letters: what was read of them, plans and jobs
 
 	mu      sync.Mutex
-	ring    *history.Ring // nil: none is kept
+	ring    *figures.Ring // nil: none is kept
 	flows   flows
 	changes []Change // oldest first
 	checked report   // the last one
@@ -75,7 +75,7 @@ const maxChanges = 50
 func NewConsole(status func() status.Status, tools Tools, keep time.Duration) *Console {
 	c := &Console{status: status, tools: tools, keep: keep, started: time.Now()}
 	if keep > 0 {
-		c.ring, c.flows = history.NewRing(keep), newFlows(keep)
+		c.ring, c.flows = figures.NewRing(keep), newFlows(keep)
 	}
 	if c.tools.Log == nil {
 		c.tools.Log = new(LogTail)
@@ -110,10 +110,10 @@ func (c *Console) Run(ctx context.Context) {
 type sampled struct {
 	at            time.Time
 	read, acked   int64
-	ages, produce []history.Buckets // of the last windows, oldest first
+	ages, produce []figures.Buckets // of the last windows, oldest first
 	cpu           time.Duration
 	cpuAt         time.Time
-	last          history.Sample
+	last          figures.Sample
 	state         status.State
 	reason        string
 	still         int  // samples in which nothing happened, one after the other
@@ -125,8 +125,8 @@ const quantileOver = 10
 
 // Sample takes the figures of a moment. Run calls it.
 func (c *Console) Sample(now time.Time) {
-	s := history.Unknown()
-	set := func(i history.Series, v float64) { s[i] = float32(v) }
+	s := figures.Unknown()
+	set := func(i figures.Series, v float64) { s[i] = float32(v) }
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tools.Waker.set(true) // before the status is read, or an event between the two would wake nobody
@@ -134,37 +134,37 @@ func (c *Console) Sample(now time.Time) {
 	p := &c.sampled
 	c.bridge(now)
 	if passed := now.Sub(p.at).Seconds(); !p.at.IsZero() && passed > 0 {
-		set(history.Received, max(0, float64(st.RowsRead-p.read))/passed)
-		set(history.Acknowledged, max(0, float64(st.EventsPublished-p.acked))/passed)
+		set(figures.Received, max(0, float64(st.RowsRead-p.read))/passed)
+		set(figures.Acknowledged, max(0, float64(st.EventsPublished-p.acked))/passed)
 	}
 	used := processCPU()
 	if passed := now.Sub(p.cpuAt).Seconds(); !p.cpuAt.IsZero() && passed > 0 && used > 0 {
-		set(history.CPU, (used-p.cpu).Seconds()/passed)
+		set(figures.CPU, (used-p.cpu).Seconds()/passed)
 	}
 	c.weigh(&st)
 	p.at, p.read, p.acked, p.cpu, p.cpuAt = now, st.RowsRead, st.EventsPublished, used, now
 	c.percentiles(set)
 	if st.LagSeconds != nil {
-		set(history.LagSeconds, *st.LagSeconds)
+		set(figures.LagSeconds, *st.LagSeconds)
 	}
 	if st.LagBytes != nil {
-		set(history.LagBytes, float64(*st.LagBytes))
+		set(figures.LagBytes, float64(*st.LagBytes))
 	}
 	if st.SlotState != nil || len(st.Shards) > 0 && st.LastLook == nil {
-		set(history.RetainedBytes, float64(st.RetainedWALBytes))
+		set(figures.RetainedBytes, float64(st.RetainedWALBytes))
 	}
 	if slot := st.SlotState; slot != nil && slot.SafeWALBytes != nil {
-		set(history.SafeBytes, float64(max(0, *slot.SafeWALBytes)))
+		set(figures.SafeBytes, float64(max(0, *slot.SafeWALBytes)))
 	}
-	set(history.InFlightRows, float64(st.InFlightEvents))
-	set(history.InFlightBytes, float64(st.InFlightBytes))
+	set(figures.InFlightRows, float64(st.InFlightEvents))
+	set(figures.InFlightBytes, float64(st.InFlightBytes))
 	if st.OldestUnacked != nil {
-		set(history.OldestUnacked, *st.OldestUnacked)
+		set(figures.OldestUnacked, *st.OldestUnacked)
 	}
 	resident, heap := processMemory()
-	set(history.ResidentBytes, resident)
-	set(history.HeapBytes, heap)
-	set(history.StateSeries, float64(slices.Index(worsening, st.State)))
+	set(figures.ResidentBytes, resident)
+	set(figures.HeapBytes, heap)
+	set(figures.StateSeries, float64(slices.Index(worsening, st.State)))
 	p.last = s
 	if c.ring != nil {
 		c.ring.Add(now, s)
@@ -180,23 +180,23 @@ func (c *Console) Sample(now time.Time) {
 }
 
 // percentiles are of what the histograms counted in the last seconds. Call it with the lock held.
-func (c *Console) percentiles(set func(history.Series, float64)) {
+func (c *Console) percentiles(set func(figures.Series, float64)) {
 	if c.tools.Timings == nil {
 		return
 	}
 	p := &c.sampled
 	ages, produce := c.tools.Timings()
 	for _, of := range []struct {
-		window *[]history.Buckets
-		now    history.Buckets
-		shown  map[history.Series]float64
+		window *[]figures.Buckets
+		now    figures.Buckets
+		shown  map[figures.Series]float64
 	}{
-		{&p.ages, ages, map[history.Series]float64{history.AgeP50: 0.5, history.AgeP95: 0.95, history.AgeP99: 0.99}},
-		{&p.produce, produce, map[history.Series]float64{history.ProduceP95: 0.95}},
+		{&p.ages, ages, map[figures.Series]float64{figures.AgeP50: 0.5, figures.AgeP95: 0.95, figures.AgeP99: 0.99}},
+		{&p.produce, produce, map[figures.Series]float64{figures.ProduceP95: 0.95}},
 	} {
 		if len(*of.window) > 0 {
 			for series, q := range of.shown {
-				set(series, history.Quantile(q, (*of.window)[0], of.now))
+				set(series, figures.Quantile(q, (*of.window)[0], of.now))
 			}
 		}
 		if *of.window = append(*of.window, of.now); len(*of.window) > quantileOver {

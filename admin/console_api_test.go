@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/ways"
 )
@@ -175,9 +175,9 @@ func TestSample_IsWhatTheStatusSays(t *testing.T) {
 	st := streaming()
 	seen := uint64(0)
 	of := tools()
-	of.Timings = func() (ages, produce history.Buckets) {
+	of.Timings = func() (ages, produce figures.Buckets) {
 		seen += 100
-		b := history.Buckets{Upper: []float64{1, 2}, Counts: []uint64{seen / 2, seen}, Total: seen}
+		b := figures.Buckets{Upper: []float64{1, 2}, Counts: []uint64{seen / 2, seen}, Total: seen}
 		return b, b
 	}
 	c, console := consoleOf(t, Config{Listen: local}, func() status.Status { return st }, of)
@@ -268,7 +268,7 @@ func TestOpenAPI_IsWhatIsServed(t *testing.T) {
 	if !slices.Equal(served, described) {
 		t.Errorf("served\n%s\ndescribed\n%s", strings.Join(served, "\n"), strings.Join(described, "\n"))
 	}
-	for _, name := range history.Names() {
+	for _, name := range figures.Names() {
 		if !bytes.Contains(w.Body.Bytes(), []byte(name)) {
 			t.Errorf("series %s is not described", name)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
@@ -21,13 +21,13 @@ const flowEvery = 10 * time.Second
 // flows are the figures by name, of the same time as the ring.
 type flows struct {
 	last int64 // number of the ten seconds of the last point
-	kept map[string]*history.Flows
+	kept map[string]*figures.Flows
 }
 
 func newFlows(keep time.Duration) flows {
-	f := flows{kept: map[string]*history.Flows{}}
+	f := flows{kept: map[string]*figures.Flows{}}
 	for _, kind := range flowKinds {
-		f.kept[kind] = history.NewFlows(keep)
+		f.kept[kind] = figures.NewFlows(keep)
 	}
 	return f
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/loopback"
 	"github.com/cdc-relay/cdc-relay/tail"
 )
@@ -237,7 +237,7 @@ func (f *follower) next(now time.Time) []byte {
 	return b.Bytes()
 }
 
-func (c *Console) lastSample() (time.Time, history.Sample) {
+func (c *Console) lastSample() (time.Time, figures.Sample) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sampled.at, c.sampled.last

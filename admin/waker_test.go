@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
@@ -47,8 +47,8 @@ func lying(t *testing.T) (*client, *Console, *idle, *Waker) {
 	return c, console, relay, of.Waker
 }
 
-// figures are those of a series since a time; -1: nothing is known.
-func figures(t *testing.T, c *client, series string, since time.Time) (all []float64) {
+// seriesOf are those of a series since a time; -1: nothing is known.
+func seriesOf(t *testing.T, c *client, series string, since time.Time) (all []float64) {
 	t.Helper()
 	var got struct{ Series map[string][]*float64 }
 	w := c.get("/api/v1/history?step=1s&series=" + series + "&since=" + since.UTC().Format(time.RFC3339))
@@ -75,7 +75,7 @@ func TestConsole_SamplesLessOftenWhileNothingHappens(t *testing.T) {
 		if looks := relay.looks.Load() - before; looks < 30 || looks > 34 {
 			t.Errorf("%d looks in five minutes, want one every 9 s", looks)
 		}
-		all := figures(t, c, "lag_bytes", begin)
+		all := seriesOf(t, c, "lag_bytes", begin)
 		if len(all) < 300 {
 			t.Fatalf("%d figures", len(all))
 		}
@@ -96,7 +96,7 @@ func TestConsole_SamplesEachSecondOnceRowsPass(t *testing.T) {
 		relay.change(func(s *status.Status) { s.RowsRead, s.EventsPublished = 1000, 1000 })
 		waker.Wake()
 		pass(1500 * time.Millisecond)
-		all := figures(t, c, "received", begin.Add(-20*time.Second))
+		all := seriesOf(t, c, "received", begin.Add(-20*time.Second))
 		sum, most := 0.0, 0.0
 		for _, v := range all {
 			sum, most = sum+v, max(most, v)
@@ -148,8 +148,8 @@ func TestConsole_SamplesEachSecondWhileThereIsSomethingToSee(t *testing.T) {
 		w, done := httptest.NewRecorder(), make(chan struct{})
 		go func() { defer close(done); c.handler.ServeHTTP(w, r) }()
 		synctest.Wait()
-		if at, seen := console.lastSample(); !at.Equal(time.Now()) || seen[history.LagBytes] != 9 {
-			t.Errorf("who begins to look is shown what was %s ago: %v", time.Since(at), seen[history.LagBytes])
+		if at, seen := console.lastSample(); !at.Equal(time.Now()) || seen[figures.LagBytes] != 9 {
+			t.Errorf("who begins to look is shown what was %s ago: %v", time.Since(at), seen[figures.LagBytes])
 		}
 		before := relay.looks.Load()
 		pass(30 * time.Second)
@@ -176,7 +176,7 @@ func TestConsole_InventsNoFiguresOfATimeInWhichItStoodStill(t *testing.T) {
 		console.sampled.at = console.sampled.at.Add(-time.Hour)
 		console.mu.Unlock()
 		console.Sample(time.Now())
-		for i, v := range figures(t, c, "lag_bytes", time.Now().Add(-15*time.Minute))[:13*60] {
+		for i, v := range seriesOf(t, c, "lag_bytes", time.Now().Add(-15*time.Minute))[:13*60] {
 			if v != -1 {
 				t.Fatalf("%d s before: a figure of a time in which nothing was looked at: %v", 15*60-i, v)
 			}

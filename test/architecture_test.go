@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	"tracing":    {},
 	"advice":     {},
 	"loopback":   {},
-	"history":    {},
+	"figures":    {},
 	"ways":       {},
 	"docs":       {"wording"}, // the runbook, embedded
 	"frame":      {"relay/status", "ways", "wording"},
@@ -105,9 +105,9 @@ var arrows = map[string][]string{
 	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
 	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":              {"docs", "fault", "history", "loopback", "relay/status", "tail", "ways"},
+	"admin":              {"docs", "fault", "figures", "loopback", "relay/status", "tail", "ways"},
 	"tail":               {"replication/wal", "router/record"},
-	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events
+	"metrics":            {"fault", "figures", "relay", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events
 	"config/document":    {},
 	"config":             {"admin", "advice", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
@@ -131,7 +131,7 @@ var arrows = map[string][]string{
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "router/resolve", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "sink/broker", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "figures", "frame", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "sink/broker", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 
@@ -271,7 +271,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"history", "ways", "docs", "audit/match", "backfill/progress", "checkpoint", "config/document", "proof", "relay/resume", "relay/retry", "replication/wal", "replication/pgoutput", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"figures", "ways", "docs", "audit/match", "backfill/progress", "checkpoint", "config/document", "proof", "relay/resume", "relay/retry", "replication/wal", "replication/pgoutput", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	found := map[string]bool{}

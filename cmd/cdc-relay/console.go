@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/check"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/explain"
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
@@ -23,7 +23,7 @@ import (
 const consolePatience = 20 * time.Second
 
 // consoleTools are what the console's pages do, by what the commands do.
-func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings func() (ages, produce history.Buckets)) admin.Tools {
+func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings func() (ages, produce figures.Buckets)) admin.Tools {
 	tables, named := consoleTables(settings)
 	tools := admin.Tools{
 		Tables: tables,

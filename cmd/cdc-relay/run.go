@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/shards"
@@ -155,7 +155,7 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 	}
 	all[0].WatchMaintenance(jobs)
 	all[0].WatchTracing(settings.Router.Tracer)
-	return running, &served{all[0].Registry(), func() (ages, produce history.Buckets) {
+	return running, &served{all[0].Registry(), func() (ages, produce figures.Buckets) {
 		for _, m := range all {
 			a, p := m.Timings()
 			ages.Add(a)
@@ -197,7 +197,7 @@ func (l *looking) at(events relay.Events) relay.Events {
 // served is what of the metrics is shown.
 type served struct {
 	metrics http.Handler
-	timings func() (ages, produce history.Buckets)
+	timings func() (ages, produce figures.Buckets)
 }
 
 // daemon is the relay and what accompanies it.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
-	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/figures"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -212,7 +212,7 @@ func (p *page) pass(t *testing.T) *tail.Tail {
 }
 
 // timings has ages that rise with the lag.
-func (p *page) timings() (ages, produce history.Buckets) {
+func (p *page) timings() (ages, produce figures.Buckets) {
 	s := p.status.Load()
 	lag, rate := 0.06, 800.0
 	if s.LagSeconds != nil {
@@ -227,11 +227,11 @@ func (p *page) timings() (ages, produce history.Buckets) {
 var upper = []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300, 600}
 
 // observe adds n observations around a value.
-func observe(counts *[]float64, n, around float64) history.Buckets {
+func observe(counts *[]float64, n, around float64) figures.Buckets {
 	if *counts == nil {
 		*counts = make([]float64, len(upper))
 	}
-	b := history.Buckets{Upper: upper}
+	b := figures.Buckets{Upper: upper}
 	for i, u := range upper {
 		(*counts)[i] += n * (1 - math.Exp(-2*u/around))
 		b.Counts = append(b.Counts, uint64((*counts)[i]))

@@ -1,7 +1,7 @@
-// Package history keeps figures of the last minutes and hours in a fixed amount of memory, for
+// Package figures keeps figures of the last minutes and hours in a fixed amount of memory, for
 // whoever looks only once something has happened. It is pure: it has no clock, and the times
 // are those of its caller.
-package history
+package figures
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package history
+package figures
 
 import (
 	"math"
