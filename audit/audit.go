@@ -193,7 +193,7 @@ func (w *work) fence(ctx context.Context) error {
 			Err: errors.New("two connections led to two servers, or to one before and after a failover"), Hint: "run it again",
 		}
 	}
-	cfg := proof.Config{Wait: max(w.Wait, time.Millisecond), Positions: checkpoint.Intents}
+	cfg := proof.Config{Wait: max(w.Wait, time.Millisecond), Positions: checkpoint.Promises}
 	if w.settings.Guarantee == relay.ExactlyOnce {
 		cfg.Positions = checkpoint.Checkpoints
 	}

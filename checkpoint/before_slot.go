@@ -30,16 +30,16 @@ func (b Before) Known() bool { return b == BeforeNone || b == BeforeSent || b ==
 type Kind string
 
 const (
-	Intents     Kind = "intents"     // with at-least-once: how far each holder may confirm
+	Promises    Kind = "intents"     // with at-least-once: the promised positions, by their former name
 	Checkpoints Kind = "checkpoints" // with exactly-once: in the transactions of the rows
 )
 
 // BeforeSlot says what lies before one slot in one table. A missing record means unknown.
 //
-// The writer of a slot's first position writes BeforeUnknown first, then the position, then
-// what is known. A reader takes the slot's position, then all records in one reading. So
-// nobody takes the record of an earlier slot of the name for this one's: the earlier one's
-// position is after this slot, and whoever sees this one's position sees this record too.
+// The writer of a slot's first position writes BeforeUnknown first, then the position, then what is
+// known. A reader takes the slot's position, then all records in one reading. So whoever sees the
+// slot's position also sees BeforeUnknown or what replaced it, and not the record of an earlier slot
+// of the same name.
 type BeforeSlot struct {
 	System   string // system identifier of the cluster
 	Timeline int32  // on which the slot was made
@@ -55,8 +55,8 @@ type BeforeSlot struct {
 	Relay     string // version that wrote it
 }
 
-// BeforeSlotKey is the key of the record. It has not the ending of an intent's key: relays
-// read and take back what ends so.
+// BeforeSlotKey is the key of the record. It must not end like a promise's key: relays read and
+// delete the keys with that ending.
 func BeforeSlotKey(system, slot string, oid uint32) string {
 	return beforeSlotPrefix + strconv.FormatUint(uint64(oid), 10) + BeforeSlotSuffix(system, slot)
 }
@@ -67,7 +67,7 @@ func BeforeSlotSuffix(system, slot string) string { return ": " + Key(system, sl
 const beforeSlotPrefix = "before the slot of table "
 
 // BackfillKey is the key under which a backfill keeps how far it came, of the slot that it makes
-// at its end. It has not the ending of an intent's key either.
+// at its end. It must not end like a promise's key either.
 func BackfillKey(system, slot string) string { return "backfill of " + Key(system, slot) }
 
 // ReplayKey is the key under which one run of a replay keeps how far it came.
@@ -123,8 +123,8 @@ func ParseBeforeSlot(value []byte) (BeforeSlot, error) {
 		return BeforeSlot{}, errors.New("read what lies before a slot: system_id, timeline, slot or table_oid is missing")
 	case b.Before != BeforeUnknown && !b.Before.Known():
 		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: before is %q; allowed: none, sent, declared, unknown", b.Before)
-	case !slices.Contains([]Kind{Intents, Checkpoints}, b.Positions):
-		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: positions is %q; allowed: %s, %s", b.Positions, Intents, Checkpoints)
+	case !slices.Contains([]Kind{Promises, Checkpoints}, b.Positions):
+		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: positions is %q; allowed: %s, %s", b.Positions, Promises, Checkpoints)
 	case b.Point == 0:
 		return BeforeSlot{}, errors.New("read what lies before a slot: consistent_point is zero")
 	}

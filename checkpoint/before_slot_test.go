@@ -8,7 +8,7 @@ import (
 
 var beforeSample = BeforeSlot{
 	System: "7439812", Timeline: 3, Slot: "cdc_relay", Table: "public.outbox", OID: 16384,
-	Before: BeforeNone, Point: 0x16B3748, Positions: Intents, At: time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC), Relay: "1.2.3",
+	Before: BeforeNone, Point: 0x16B3748, Positions: Promises, At: time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC), Relay: "1.2.3",
 }
 
 func TestBeforeSlot_IsReadAsTheFirstVersionWroteIt(t *testing.T) {
@@ -42,7 +42,7 @@ func TestBeforeSlot_RefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// A relay reads every key with the ending of an intent as a position, and takes those of
+// A relay reads every key with the ending of a promise as a position, and takes those of
 // other holders back.
 func TestBeforeSlotKey_IsNoPositionToARelay(t *testing.T) {
 	key := BeforeSlotKey("7301", "relay", 16384)

@@ -6,7 +6,7 @@ import "testing"
 func TestNames_StayAsTheyAre(t *testing.T) {
 	for name, tt := range map[string]struct{ got, want string }{
 		"a slot's key":          {Key("7301", "relay"), "7301/relay"},
-		"an intent's key":       {PromiseKey("host-1", "7301", "relay"), "intent of host-1 for 7301/relay"},
+		"a promise's key":       {PromiseKey("host-1", "7301", "relay"), "intent of host-1 for 7301/relay"},
 		"the end of it":         {PromiseSuffix("7301", "relay"), " for 7301/relay"},
 		"the transactional id":  {TransactionalID("7301", "relay"), "cdc-relay-7301-relay"},
 		"what lies before":      {BeforeSlotKey("7301", "relay", 16384), "before the slot of table 16384: 7301/relay"},

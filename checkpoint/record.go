@@ -39,13 +39,13 @@ type Part struct {
 // Key is the key of a slot's records in the checkpoint topic.
 func Key(system, slot string) string { return system + "/" + slot }
 
-// PromiseKey is the key under which one holder of a slot says how far it may confirm.
-// Each has its own, so that what a frozen one writes late takes nothing back.
+// PromiseKey is the key of one holder's promised position. Each holder has its own, so that what a
+// frozen one writes late takes nothing back. The key says intent, which was the word: topics have it.
 func PromiseKey(holder, system, slot string) string {
 	return "intent of " + holder + PromiseSuffix(system, slot)
 }
 
-// PromiseSuffix ends the intent keys of all who had the slot.
+// PromiseSuffix ends the promise keys of all who had the slot.
 func PromiseSuffix(system, slot string) string { return " for " + Key(system, slot) }
 
 // TransactionalID is that of whoever streams from the slot. It is the same on every
@@ -73,8 +73,8 @@ func (r *Record) Behind(other *Record) bool {
 	return r.Part.Rows < other.Part.Rows
 }
 
-// Before is what of the record is left on a timeline that forked at a position.
-func (r Record) Before(fork wal.LSN) Record {
+// UpTo is what of the record is left on a timeline that forked at a position.
+func (r Record) UpTo(fork wal.LSN) Record {
 	r.End = min(r.End, fork)
 	if r.Part.Commit >= fork {
 		r.Part = Part{}

@@ -80,7 +80,7 @@ func TestRecord_LosesWhatLiesBehindAFork(t *testing.T) {
 		fork, end wal.LSN
 		part      bool
 	}{{90, 90, false}, {100, 100, false}, {140, 100, false}, {141, 100, true}, {500, 100, true}} {
-		got := r.Before(c.fork)
+		got := r.UpTo(c.fork)
 		if got.End != c.end || (got.Part != Part{}) != c.part {
 			t.Errorf("before a fork at %d: %+v", c.fork, got)
 		}

@@ -81,13 +81,13 @@ func TestSlotsUsable_NamesTheOneThatIsFurthestBehind(t *testing.T) {
 
 // Whatever does not fit what the brokers keep is a reason to do nothing.
 func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
-	cfg := Config{Table: 7, Slots: []string{"a", "b"}, Others: []string{"else"}, Positions: checkpoint.Intents}
+	cfg := Config{Table: 7, Slots: []string{"a", "b"}, Others: []string{"else"}, Positions: checkpoint.Promises}
 	slots := []Slot{{Name: "a", Confirmed: 100}, {Name: "b", Confirmed: 90}, {Name: "else", Confirmed: 1000}}
 	here := wal.Origin{SystemID: "1", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
 	sound := func() *Kept {
 		kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 100, "b": 95}, Before: map[string]checkpoint.BeforeSlot{}}
 		for _, name := range cfg.Slots {
-			kept.Before[name] = checkpoint.BeforeSlot{System: "1", Timeline: 1, Slot: name, OID: 7, Before: checkpoint.BeforeNone, Point: 50, Positions: checkpoint.Intents, At: time.Unix(0, 0)}
+			kept.Before[name] = checkpoint.BeforeSlot{System: "1", Timeline: 1, Slot: name, OID: 7, Before: checkpoint.BeforeNone, Point: 50, Positions: checkpoint.Promises, At: time.Unix(0, 0)}
 		}
 		return kept
 	}

@@ -68,7 +68,7 @@ func (k *keptRecords) Kept(context.Context, []Slot) (*Kept, error) {
 	k.part.did = append(k.part.did, "kept")
 	origin := wal.Origin{SystemID: "1", Timeline: 1}
 	return &Kept{Here: origin, Delivered: map[string]wal.LSN{"a": 1000}, Before: map[string]checkpoint.BeforeSlot{
-		"a": {System: "1", Timeline: 1, Slot: "a", OID: 7, Before: k.before, Point: 1, Positions: checkpoint.Intents},
+		"a": {System: "1", Timeline: 1, Slot: "a", OID: 7, Before: k.before, Point: 1, Positions: checkpoint.Promises},
 	}}, nil
 }
 
@@ -80,7 +80,7 @@ func (k *keptRecords) Waiting(context.Context) (Waiting, error) {
 func remove(t *testing.T, p *part, k keptRecords) (held bool, steps string, err error) {
 	t.Helper()
 	k.part = p
-	held, err = New(Config{Table: 7, Slots: []string{"a"}, Positions: checkpoint.Intents}, &k).Remove(t.Context(), p)
+	held, err = New(Config{Table: 7, Slots: []string{"a"}, Positions: checkpoint.Promises}, &k).Remove(t.Context(), p)
 	return held, strings.Join(slices.Compact(p.did), " "), err
 }
 

@@ -156,7 +156,7 @@ func (w *world) known() (list []*event) {
 func (w *world) setBefore(s *slot, before checkpoint.Before, point wal.LSN) {
 	w.say("before %s: %s", s.name, before)
 	w.topic.before[s.name] = checkpoint.BeforeSlot{
-		System: systemID, Timeline: w.line.Timeline, Slot: s.name, OID: tableOID, Before: before, Point: point, Positions: checkpoint.Intents, At: time.Unix(0, 0),
+		System: systemID, Timeline: w.line.Timeline, Slot: s.name, OID: tableOID, Before: before, Point: point, Positions: checkpoint.Promises, At: time.Unix(0, 0),
 	}
 }
 

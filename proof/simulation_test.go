@@ -115,7 +115,7 @@ func run(t *testing.T, seed uint64, planted bug, loud bool, all *tally) *world {
 // live is one seed: some time in which everything happens, and then a quiet end.
 func (w *world) live(t *testing.T, all *tally) {
 	w.found()
-	cfg := Config{Table: tableOID, Positions: checkpoint.Intents, Wait: 3 * time.Second, NudgeAfter: time.Second, Skipped: w.skips && !w.bug.ignoresSkipped}
+	cfg := Config{Table: tableOID, Positions: checkpoint.Promises, Wait: 3 * time.Second, NudgeAfter: time.Second, Skipped: w.skips && !w.bug.ignoresSkipped}
 	for _, s := range w.slots {
 		if len(cfg.Slots) == 0 || !w.bug.firstSlotOnly {
 			cfg.Slots = append(cfg.Slots, s.name)

@@ -87,7 +87,7 @@ func guarded(t *testing.T, l *fakeLedger, server *fakeServer) *bench {
 	return b.start(t, Config{Replication: postgres.Config{Slot: "s"}})
 }
 
-func TestIntent_NothingIsConfirmedThatIsNotWritten(t *testing.T) {
+func TestPromise_NothingIsConfirmedThatIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
 		b := guarded(t, l, server)
@@ -115,7 +115,7 @@ func TestIntent_NothingIsConfirmedThatIsNotWritten(t *testing.T) {
 }
 
 // A clean stop tells the server everything, however short it is after the last row.
-func TestIntent_ACleanStopConfirmsAll(t *testing.T) {
+func TestPromise_ACleanStopConfirmsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(1110, 1120, 1, "order/a/1"))
 		b := guarded(t, newLedger(), server)
@@ -128,7 +128,7 @@ func TestIntent_ACleanStopConfirmsAll(t *testing.T) {
 }
 
 // What could not be written was not confirmed, and comes again.
-func TestIntent_AStopThatCannotWriteIsNotClean(t *testing.T) {
+func TestPromise_AStopThatCannotWriteIsNotClean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer()
 		b := guarded(t, l, server)
@@ -143,7 +143,7 @@ func TestIntent_AStopThatCannotWriteIsNotClean(t *testing.T) {
 	})
 }
 
-func TestIntent_ASlotThatWasMovedIsNotStreamedFrom(t *testing.T) {
+func TestPromise_ASlotThatWasMovedIsNotStreamedFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
 		b := guarded(t, l, server)
@@ -161,7 +161,7 @@ func TestIntent_ASlotThatWasMovedIsNotStreamedFrom(t *testing.T) {
 
 // What is read, in flight or known of the server but not acknowledged is not confirmed,
 // so a slot that is moved over it skips rows.
-func TestIntent_ASlotThatWasMovedOverABacklogIsNotStreamedFrom(t *testing.T) {
+func TestPromise_ASlotThatWasMovedOverABacklogIsNotStreamedFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
 		b := guarded(t, l, server)
@@ -189,7 +189,7 @@ func TestIntent_ASlotThatWasMovedOverABacklogIsNotStreamedFrom(t *testing.T) {
 }
 
 // Relays follow each other; each takes back what the one before wrote.
-func TestIntent_IsHandedOnAndKeptSmall(t *testing.T) {
+func TestPromise_IsHandedOnAndKeptSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
 		for range 5 {
@@ -214,7 +214,7 @@ func TestIntent_IsHandedOnAndKeptSmall(t *testing.T) {
 	})
 }
 
-func TestIntent_AQuietStreamWritesNothing(t *testing.T) {
+func TestPromise_AQuietStreamWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		b := guarded(t, l, newServer(fixed(110, 120, 1, "order/a/1")))
@@ -228,7 +228,7 @@ func TestIntent_AQuietStreamWritesNothing(t *testing.T) {
 	})
 }
 
-func TestIntent_IsOfOneHistory(t *testing.T) {
+func TestPromise_IsOfOneHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 3}
@@ -246,7 +246,7 @@ func TestIntent_IsOfOneHistory(t *testing.T) {
 }
 
 // A right that is taken away ends the session also where Send waits for the brokers.
-func TestIntent_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
+func TestPromise_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
 		b := guarded(t, l, server)
@@ -279,7 +279,7 @@ func TestRelay_ADriftTakesBackWhatIsKnownOfTheTable(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLedger()
 				record := func(system, slot string) string {
-					rec := checkpoint.BeforeSlot{System: system, Timeline: 1, Slot: slot, Table: "public.outbox", OID: 5, Before: checkpoint.BeforeNone, Point: 0x64, Positions: checkpoint.Intents, At: time.Unix(1, 0)}
+					rec := checkpoint.BeforeSlot{System: system, Timeline: 1, Slot: slot, Table: "public.outbox", OID: 5, Before: checkpoint.BeforeNone, Point: 0x64, Positions: checkpoint.Promises, At: time.Unix(1, 0)}
 					key := checkpoint.BeforeSlotKey(system, slot, 5)
 					l.values[key] = rec.Encode()
 					return key

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// check and setup ask this; TestExactlyOnce_ResumesFromWhatIsProven and the tests of intents
+// check and setup ask this; TestExactlyOnce_ResumesFromWhatIsProven and the tests of promises
 // have the same of a relay that starts.
 func TestConfig_ConfirmedUpTo(t *testing.T) {
 	rec := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}

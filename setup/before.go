@@ -31,7 +31,7 @@ type before struct {
 }
 
 func newBefore(ctx context.Context, s *Setup, ledger *topics.Ledger, origin wal.Origin) (*before, error) {
-	b := &before{ledger: ledger, origin: origin, cfg: s.settings.Replication, kind: checkpoint.Intents, version: s.version}
+	b := &before{ledger: ledger, origin: origin, cfg: s.settings.Replication, kind: checkpoint.Promises, version: s.version}
 	if s.settings.Guarantee == relay.ExactlyOnce {
 		b.kind = checkpoint.Checkpoints
 	}

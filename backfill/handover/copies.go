@@ -152,7 +152,7 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 // that is nothing.
 func (h *Copies) before(ctx context.Context, cfg relay.Config, known checkpoint.Before) error {
 	slot := cfg.Replication.Slot
-	kind := checkpoint.Intents
+	kind := checkpoint.Promises
 	if h.Settings.Guarantee == relay.ExactlyOnce {
 		kind = checkpoint.Checkpoints
 	}

@@ -25,7 +25,7 @@ func (k *keeper) told(t *testing.T) string {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kind := checkpoint.Intents
+			kind := checkpoint.Promises
 			if k.how == keeping["exactly_once"] {
 				kind = checkpoint.Checkpoints
 			}

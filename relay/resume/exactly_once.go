@@ -51,7 +51,7 @@ func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.
 	}
 	if at.Fork != nil {
 		at.Was = at.Rec
-		at.Rec = at.Rec.Before(at.Fork.At)
+		at.Rec = at.Rec.UpTo(at.Fork.At)
 		at.Rec.Timeline, at.Renew = origin.Timeline, true
 	}
 	switch part := at.Rec.Part; {

@@ -26,7 +26,7 @@ func (c *Config) Promised(found map[string][]byte, origin wal.Origin, start wal.
 			return 0, err
 		}
 		if fork != nil {
-			rec = rec.Before(fork.At)
+			rec = rec.UpTo(fork.At)
 		}
 		limit = max(limit, rec.End)
 	}

@@ -25,7 +25,7 @@ func (b believing) Kept(_ context.Context, slots []proof.Slot) (*proof.Kept, err
 	for _, s := range slots {
 		kept.Delivered[s.Name] = s.Confirmed
 		kept.Before[s.Name] = checkpoint.BeforeSlot{
-			System: b.at.SystemID, Timeline: b.at.Timeline, Slot: s.Name, OID: b.oid, Before: checkpoint.BeforeNone, Point: 1, Positions: checkpoint.Intents,
+			System: b.at.SystemID, Timeline: b.at.Timeline, Slot: s.Name, OID: b.oid, Before: checkpoint.BeforeNone, Point: 1, Positions: checkpoint.Promises,
 		}
 	}
 	return kept, nil
@@ -49,7 +49,7 @@ func prover(t *testing.T, p *relaytest.Pipeline, cfg proof.Config) (*proof.Prove
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	cfg.Table, cfg.Slots, cfg.Positions = s.OID(), []string{p.Slot}, checkpoint.Intents
+	cfg.Table, cfg.Slots, cfg.Positions = s.OID(), []string{p.Slot}, checkpoint.Promises
 	return proof.New(cfg, believing{s.Lineage(), s.OID()}), s
 }
 

@@ -108,7 +108,7 @@ func (r *Reader) Positions() checkpoint.Kind {
 	if r.settings.Guarantee == relay.ExactlyOnce {
 		return checkpoint.Checkpoints
 	}
-	return checkpoint.Intents
+	return checkpoint.Promises
 }
 
 // Slots are those of the configuration: one, or that of each shard.

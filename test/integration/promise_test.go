@@ -14,7 +14,7 @@ import (
 // A slot that somebody moves while no relay has it is refused by a relay that wrote
 // down how far it had confirmed; what is accepted is gone on from. Kills, stops and an
 // idle outbox are no such thing.
-func TestIntent_AMovedSlotIsRefused(t *testing.T) {
+func TestPromise_AMovedSlotIsRefused(t *testing.T) {
 	t.Parallel()
 	db := harness.Postgres(t)
 	topic := harness.Unique(t, "intents")
