@@ -1,6 +1,6 @@
 package advice
 
-// Errors of verbs, by who has to act. The program gives each kind its exit code.
+// Errors of commands, by who has to act. The program gives each kind its exit code.
 
 // Usage is a command line that makes no sense.
 type Usage struct{ Err error }
@@ -19,7 +19,7 @@ func (e *Input) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Input) Unwrap() error { return e.Err }
 
-// Refused is a server that refuses what a verb other than run asks for.
+// Refused is a server that refuses what a command other than run asks for.
 type Refused struct{ Err error }
 
 func (e *Refused) Error() string { return e.Err.Error() }

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 )
 
-// Refuse sorts what a server answered to a verb other than run: a configuration that cannot
+// Refuse sorts what a server answered to a command other than run: a configuration that cannot
 // be used is the caller's, all else a person's who looks after the server.
 func Refuse(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Reason == ReasonConfiguration {

@@ -23,7 +23,7 @@ type Script struct {
 	WithoutRole                   bool
 	Major, Number                 int
 
-	// For is the verb that the role is to be enough for: empty for run, ForBackfill, ForCutover, or one of
+	// For is the command that the role is to be enough for: empty for run, ForBackfill, ForCutover, or one of
 	// those that have their grants alone.
 	For string
 }

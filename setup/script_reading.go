@@ -10,13 +10,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/migrations"
 )
 
-// kafkaRights are what a verb needs on the brokers.
+// kafkaRights are what a command needs on the brokers.
 var kafkaRights = map[string]string{
 	ForReplay: "those of the relay; with exactly_once also on the transactional id that ends with -replay (the prefix cdc-relay-)",
 	ForAudit:  "READ and DESCRIBE on the topics of the records, on the dead-letter topic and, where positions are kept, on the checkpoint topic; DESCRIBE_CONFIGS shows which topics are compacted",
 }
 
-// reading is the grants of a verb that only reads tables.
+// reading is the grants of a command that only reads tables.
 func (o Script) reading(cfg *config.Config) ([]migrations.File, error) {
 	if o.Format != "plain" || o.CreateTable || o.ColumnList || o.Partitioned || o.WithoutRole {
 		return nil, fmt.Errorf("--for %s goes with --role and --out alone: it prints grants", o.For)

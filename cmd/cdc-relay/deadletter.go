@@ -163,7 +163,7 @@ func (n *atMost) newest(found []*deadletter.Entry) []*deadletter.Entry {
 	return found[max(0, len(found)-int(*n)):]
 }
 
-// letters is what the verbs have in common.
+// letters is what the commands have in common.
 type letters struct {
 	app      *app
 	cfg      *config.Config

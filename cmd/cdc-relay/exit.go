@@ -29,7 +29,7 @@ func notPositive(flag string, given time.Duration) error {
 	return &advice.Usage{Err: fmt.Errorf("--%s %s is not allowed; allowed: more than 0s", flag, given)}
 }
 
-// interruptedError is what a stop signal made of a verb. Nobody refused anything, and the
+// interruptedError is what a stop signal made of a command. Nobody refused anything, and the
 // next attempt may succeed.
 type interruptedError struct{ err error }
 

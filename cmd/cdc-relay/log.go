@@ -73,12 +73,12 @@ func console(out io.Writer, colours bool) zerolog.ConsoleWriter {
 	}
 }
 
-// logs marks a verb that logs.
+// logs marks a command that logs.
 var logs = map[string]string{"logs": "yes"}
 
-// logAsAsked has the last line of a verb that logs be JSON where log.format: json is known: from
+// logAsAsked has the last line of a command that logs be JSON where log.format: json is known: from
 // --set, the environment, or the file as far as it could be read, also where the command line could not be. Of
-// an unknown verb that is known too.
+// an unknown command that is known too.
 func (a *app) logAsAsked(cmd *cobra.Command, failure error) {
 	if a.jsonLog != nil || cmd.HasParent() && cmd.Annotations["logs"] == "" {
 		return

@@ -1,6 +1,6 @@
 // Command cdc-relay streams PostgreSQL outbox tables to Kafka.
 //
-// One file holds one verb. Verbs return errors; exit.go alone turns an error into
+// One file holds one command. Commands return errors; exit.go alone turns an error into
 // an exit code and a text on standard error, so that each is reported once.
 package main
 
@@ -27,7 +27,7 @@ func main() {
 	os.Exit(code)
 }
 
-// process is what a verb sees of the process it runs in.
+// process is what a command sees of the process it runs in.
 type process struct {
 	stdout, stderr io.Writer
 	env            []string
@@ -80,8 +80,8 @@ type app struct {
 	args       []string        // as typed
 	configPath string
 	set        []string
-	began      bool                              // the verb was reached: what fails from here on is no usage error
-	command    string                            // the verb with its parents, as typed; empty: not known
+	began      bool                              // the command was reached: what fails from here on is no usage error
+	command    string                            // the command with its parents, as typed; empty: not known
 	known      struct{ format, pipeline string } // of the configuration; empty: it was not loaded
 	jsonLog    *zerolog.Logger                   // where the log is JSON
 	logTail    *admin.LogTail                    // of a daemon with a console

@@ -28,7 +28,7 @@ const settings = "SET row_security = off; SET default_transaction_read_only = on
 // Holder is the connection that has a snapshot. Any goroutine may call its methods.
 type Holder struct {
 	cfg     postgres.Config
-	verb    string // of sql --for, where a right is missing
+	command string // of sql --for, where a right is missing
 	version int
 	origin  wal.Origin
 
@@ -41,13 +41,13 @@ type Holder struct {
 
 // OpenToRead connects to the primary for somebody who needs no slot, and so no right to
 // replicate. Origin is then without the forks that led there.
-func OpenToRead(ctx context.Context, cfg postgres.Config, verb string) (*Holder, error) {
-	cfg.ApplicationName = "cdc-relay " + verb
+func OpenToRead(ctx context.Context, cfg postgres.Config, command string) (*Holder, error) {
+	cfg.ApplicationName = "cdc-relay " + command
 	q, server, err := connect(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	h := &Holder{cfg: cfg, verb: verb, version: server.ServerVersion, q: q}
+	h := &Holder{cfg: cfg, command: command, version: server.ServerVersion, q: q}
 	row, err := q.One(`SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
 		pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)`)
 	if err == nil {
@@ -73,7 +73,7 @@ func Open(ctx context.Context, cfg postgres.Config) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Holder{cfg: cfg, verb: "backfill", version: server.ServerVersion, origin: origin, q: q}, nil
+	return &Holder{cfg: cfg, command: "backfill", version: server.ServerVersion, origin: origin, q: q}, nil
 }
 
 // identify asks for the server's history, which takes a replication connection.
@@ -214,16 +214,16 @@ type Table struct {
 	Relation *wal.Relation // as the stream would announce it
 	Shape    Shape
 
-	verb   string // of whoever reads it
-	from   string // what follows FROM
-	filter string // the publication's condition; empty: none
+	command string // of whoever reads it
+	from    string // what follows FROM
+	filter  string // the publication's condition; empty: none
 }
 
 // Describe looks at cfg.Tables[index] as the stream would have it. It refuses what the stream
 // would refuse.
 func (h *Holder) Describe(ctx context.Context, index int) (t *Table, warnings []string, err error) {
 	cfg := h.cfg.OfShard(0)
-	t = &Table{Name: cfg.Tables[index], verb: h.verb}
+	t = &Table{Name: cfg.Tables[index], command: h.command}
 	err = h.Ask(ctx, func(q postgres.Querier, version int) error {
 		found, err := catalog.ReadTable(q, t.Name)
 		if err != nil {

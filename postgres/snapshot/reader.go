@@ -164,5 +164,5 @@ func classify(s *Selection, err error) error {
 		slices.Contains([]string{"0A", "21", "22", "25", "2F", "38", "39", "42", "P0"}, pg.Code[:2]) {
 		return &SQLError{s.Name, fmt.Errorf("the server refuses the condition or the order: %s (SQLSTATE %s)", fault.OneLine(pg.Message), pg.Code)}
 	}
-	return postgres.PermissionHint(postgres.Classify("read rows of table "+s.Name.String(), err), "run the output of `cdc-relay sql --for "+s.verb+"`")
+	return postgres.PermissionHint(postgres.Classify("read rows of table "+s.Name.String(), err), "run the output of `cdc-relay sql --for "+s.command+"`")
 }
