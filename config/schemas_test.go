@@ -1,8 +1,12 @@
 package config
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/format"
 )
 
 const avsc = `{"type": "record", "name": "Order", "fields": [{"name": "n", "type": "int"}]}`
@@ -62,5 +66,20 @@ func TestSchema_ThatCannotBeRegisteredIsRefused(t *testing.T) {
 	o.Set = []string{"outbox.value=raw"}
 	if _, err := Load(o); err == nil || !strings.Contains(err.Error(), "outbox[0].schema.register") {
 		t.Errorf("with value: raw: %v", err)
+	}
+}
+
+// A struct tag cannot be computed, so the formats stand in settings.go a second time.
+func TestFormats_AreThoseOfTheRouter(t *testing.T) {
+	keys := keysOf(reflect.TypeFor[outboxSettings]())
+	for name, want := range map[string][]string{"key": format.Keys, "value": format.Values()} {
+		if k, ok := findKey(keys, name); !ok || !slices.Equal(k.enum, want) {
+			t.Errorf("%s: the configuration takes %q, the router %q", name, k.enum, want)
+		}
+	}
+	for _, name := range format.Values() {
+		if _, has := schemaKinds[name]; has != format.HasSchema(name) {
+			t.Errorf("%s: has a language of schemas: %t", name, has)
+		}
 	}
 }

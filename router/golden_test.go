@@ -277,11 +277,11 @@ func TestGolden_PresetsAndFormats(t *testing.T) {
 			t.Fatal(err)
 		}
 		out.WriteString("columns   " + strings.Join(s.columns, ", ") + "\n" + showExplanation(e))
-		for _, value := range valueFormats[1:] {
+		for _, value := range format.Values() {
 			if value == format.Eventuate || format.HasSchema(value) {
 				continue // they need a headers column, or a registry, which none of these has
 			}
-			for _, key := range keyFormats[1:] {
+			for _, key := range format.Keys {
 				m := Mapping{Key: key, Value: value}
 				if value == format.Envelope || value == format.Merged {
 					m.ValueFields = []Field{{Name: "event", Column: "id"}, {Name: "id", Column: rel.Columns[1].Name}}

@@ -54,11 +54,11 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 			fail("preset", "there is no preset %q; %s", m.Preset, wording.DidYouMean(m.Preset, preset.Names()))
 		}
 	}
-	if !slices.Contains(keyFormats, m.Key) {
-		fail("key", "there is no key format %q; use one of %s", m.Key, strings.Join(keyFormats[1:], ", "))
+	if m.Key != "" && !slices.Contains(format.Keys, m.Key) {
+		fail("key", "there is no key format %q; use one of %s", m.Key, strings.Join(format.Keys, ", "))
 	}
-	if !slices.Contains(valueFormats, m.Value) {
-		fail("value", "there is no value format %q; use one of %s", m.Value, strings.Join(valueFormats[1:], ", "))
+	if m.Value != "" && !slices.Contains(format.Values(), m.Value) {
+		fail("value", "there is no value format %q; use one of %s", m.Value, strings.Join(format.Values(), ", "))
 	}
 	for r := range preset.RoleCount {
 		if err := column.CheckSpec(m.Columns.column(r)); err != nil {
@@ -86,12 +86,6 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 	}
 	return p, errors.Join(errs...)
 }
-
-// The first entry of each is the unset key, which means raw.
-var (
-	keyFormats   = []string{"", format.Raw, format.JSONString}
-	valueFormats = []string{"", format.Raw, format.JSONString, format.Envelope, format.Merged, format.CloudEvents, format.CloudEventsBinary, format.Eventuate, format.Avro, format.JSONSchema, format.Protobuf}
-)
 
 func (m *mapping) configError(key string, err error) error {
 	return &ConfigError{Path: m.Path + "." + key, Err: err}
@@ -182,8 +176,9 @@ func (m *mapping) parseHeaders() (errs []error) {
 const payloadField = "payload"
 
 func (m *mapping) checkFields() (errs []error) {
-	if len(m.ValueFields) > 0 && m.Value != format.Envelope && m.Value != format.Merged && !format.IsCloudEvents(m.Value) {
-		return []error{m.configError("value_fields", advice.Give(fmt.Errorf("only value formats %s, %s, %s and %s take up fields", format.Envelope, format.Merged, format.CloudEvents, format.CloudEventsBinary), "set value to one of them, or leave this out"))}
+	if takers := format.WithFields(); len(m.ValueFields) > 0 && !slices.Contains(takers, m.Value) {
+		last := len(takers) - 1
+		return []error{m.configError("value_fields", advice.Give(fmt.Errorf("only value formats %s and %s take up fields", strings.Join(takers[:last], ", "), takers[last]), "set value to one of them, or leave this out"))}
 	}
 	seen := map[string]bool{}
 	for _, f := range m.ValueFields {
