@@ -12,7 +12,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/audit/match"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/proof"
@@ -172,11 +171,7 @@ func (w *work) fence(ctx context.Context) error {
 	if _, err := w.holder.Begin(ctx, ""); err != nil {
 		return err
 	}
-	var fence wal.LSN
-	err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
-		fence, err = postgres.WALInserted(q)
-		return err
-	})
+	fence, err := w.holder.WALInserted(ctx)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/audit/match"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
@@ -82,19 +81,14 @@ func (s *side) read(ctx context.Context, holder *snapshot.Holder, visit func(num
 	}
 	defer from.Close() // also inside a reading
 	rows := from.Read(ctx, &s.Selection, nil, nil)
-	row := wal.Row{Txn: &wal.Txn{Time: time.Now()}, Ordinal: 1, Relation: s.Relation, Values: make([]wal.Value, len(s.Relation.Columns))}
+	row := s.NewRow()
 	for number := uint64(1); ; number++ {
 		columns, order := rows.Next()
 		if columns == nil && order == nil {
 			return rows.Err()
 		}
-		for i, c := range columns {
-			row.Values[i] = wal.Value{Kind: wal.Null}
-			if c != nil {
-				row.Values[i] = wal.Value{Kind: wal.Text, Data: c}
-			}
-		}
-		if err := visit(number, &row, rows.Beside()); err != nil {
+		snapshot.Fill(row, columns)
+		if err := visit(number, row, rows.Beside()); err != nil {
 			return err
 		}
 	}

@@ -36,11 +36,7 @@ func (l late) has(table int, order [][]byte) bool {
 // after the new snapshot: what that sees is in the WAL before this end. So every row that is read
 // and lies in the slot is found, and the stream sends it.
 func (w *work) findLate(ctx context.Context) error {
-	var end wal.LSN
-	err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
-		end, err = postgres.WALInserted(q)
-		return err
-	})
+	end, err := w.holder.WALInserted(ctx)
 	if err != nil {
 		return err
 	}

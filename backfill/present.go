@@ -109,16 +109,22 @@ func (p *presence) hash(texts ...string) uint64 {
 // keyed is never zero.
 func (p *presence) keyed(topic string, key []byte) uint64 { return p.hash(topic, string(key), "") | 1 }
 
+// route leaves the records of a row in buf, and reports whether there are any. A row that is rejected
+// has none.
+func (p *presence) route(ctx context.Context, buf *record.Buffer, row *wal.Row) (routed bool, err error) {
+	buf.Reset()
+	err = p.routes.Route(ctx, buf, row)
+	if _, rejected := errors.AsType[*record.RowError](err); rejected {
+		return false, nil
+	}
+	return len(buf.Records) > 0, err
+}
+
 // rows takes all rows of the selection.
 func (p *presence) rows(ctx context.Context) error {
 	var buf record.Buffer
 	return p.each(ctx, func(table int, row *wal.Row, order, beside [][]byte) error {
-		buf.Reset()
-		err := p.routes.Route(ctx, &buf, row)
-		if _, rejected := errors.AsType[*record.RowError](err); rejected || err == nil && len(buf.Records) == 0 {
-			return nil
-		}
-		if err != nil {
+		if routed, err := p.route(ctx, &buf, row); err != nil || !routed {
 			return err
 		}
 		s := &p.w.tables[table]
@@ -184,19 +190,14 @@ func (p *presence) of(ctx context.Context, table int, visit func(int, *wal.Row, 
 	}
 	defer reader.Close() // also inside a reading
 	rows := reader.Read(ctx, &s, nil, p.w.bound(p.w.progress.Tables[table].Last))
-	row := wal.Row{Txn: &wal.Txn{Time: time.Now()}, Ordinal: 1, Relation: s.Relation, Values: make([]wal.Value, len(s.Relation.Columns))}
+	row := s.NewRow()
 	for {
 		columns, order := rows.Next()
 		if columns == nil && order == nil {
 			return rows.Err()
 		}
-		for i, c := range columns {
-			row.Values[i] = wal.Value{Kind: wal.Null}
-			if c != nil {
-				row.Values[i] = wal.Value{Kind: wal.Text, Data: c}
-			}
-		}
-		if err := visit(table, &row, order, rows.Beside()); err != nil {
+		snapshot.Fill(row, columns)
+		if err := visit(table, row, order, rows.Beside()); err != nil {
 			return err
 		}
 	}
@@ -276,12 +277,7 @@ func (p *presence) places(ctx context.Context) error {
 	var buf record.Buffer
 	next := 0
 	return p.each(ctx, func(table int, row *wal.Row, order, _ [][]byte) error {
-		buf.Reset()
-		err := p.routes.Route(ctx, &buf, row)
-		if _, rejected := errors.AsType[*record.RowError](err); rejected || err == nil && len(buf.Records) == 0 {
-			return nil
-		}
-		if err != nil {
+		if routed, err := p.route(ctx, &buf, row); err != nil || !routed {
 			return err
 		}
 		if next >= len(p.list) || int(p.list[next].table) != table {

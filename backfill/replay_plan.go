@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -38,14 +37,11 @@ type replayPlan struct {
 // survey reads the chosen rows, and routes them.
 func (r *replay) survey(ctx context.Context, w *work) error {
 	s, p := &w.tables[0], &r.plan
-	err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
-		p.point, err = postgres.WALInserted(q)
+	var err error
+	if p.point, err = w.holder.WALInserted(ctx); err != nil {
 		return err
-	})
-	if err == nil {
-		err = r.route(ctx, w)
 	}
-	if err != nil {
+	if err := r.route(ctx, w); err != nil {
 		return err
 	}
 	if n := len(r.Options.IDs); n > 0 && !r.Options.CompleteKeys {
@@ -84,7 +80,7 @@ func (r *replay) route(ctx context.Context, w *work) error {
 	}
 	defer reader.Close() // also inside a reading
 	rows := reader.Read(ctx, s, nil, nil)
-	row := wal.Row{Txn: &wal.Txn{Time: time.Now()}, Ordinal: 1, Relation: s.Relation, Values: make([]wal.Value, len(s.Relation.Columns))}
+	row := s.NewRow()
 	for {
 		columns, order := rows.Next()
 		if columns == nil && order == nil {
@@ -94,17 +90,12 @@ func (r *replay) route(ctx context.Context, w *work) error {
 			p.more = true
 			return nil
 		}
-		for i, c := range columns {
-			row.Values[i] = wal.Value{Kind: wal.Null}
-			if c != nil {
-				row.Values[i] = wal.Value{Kind: wal.Text, Data: c}
-			}
-		}
-		p.last = tupleOf(order)
+		snapshot.Fill(row, columns)
+		p.last = snapshot.TupleOf(order)
 		if p.rows == 1 {
 			p.first = p.last
 		}
-		topic, err := r.topicOf(ctx, &row)
+		topic, err := r.topicOf(ctx, row)
 		_, rejected := errors.AsType[*record.RowError](err)
 		switch {
 		case rejected:
@@ -119,17 +110,6 @@ func (r *replay) route(ctx context.Context, w *work) error {
 			p.topics[topic]++
 		}
 	}
-}
-
-func tupleOf(values [][]byte) snapshot.Tuple {
-	at := make(snapshot.Tuple, len(values))
-	for i, v := range values {
-		if v != nil {
-			text := string(v)
-			at[i] = &text
-		}
-	}
-	return at
 }
 
 // show prints the plan.

@@ -271,11 +271,7 @@ const peekFor = 10 * time.Second
 
 // escaped looks at the rows that wait in the slot: one without a mark is the publisher's too.
 func (w *work) escaped(ctx context.Context) error {
-	var end wal.LSN
-	err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
-		end, err = postgres.WALInserted(q)
-		return err
-	})
+	end, err := w.holder.WALInserted(ctx)
 	if err != nil {
 		return err
 	}

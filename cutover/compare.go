@@ -125,15 +125,13 @@ func (c *comparison) read(ctx context.Context, holder *snapshot.Holder, routes *
 
 // route keeps what the relay would send of a row.
 func (c *comparison) route(ctx context.Context, routes *resolve.Router, s *snapshot.Selection, columns, at [][]byte, created []byte) error {
-	row := wal.Row{Txn: &wal.Txn{Time: time.Now()}, Ordinal: 1, Relation: s.Relation, Values: make([]wal.Value, len(columns))}
-	for i, v := range columns {
-		row.Values[i] = wal.Value{Kind: wal.Null}
-		if v != nil {
-			row.Values[i] = wal.Value{Kind: wal.Text, Data: bytes.Clone(v)}
-		}
+	row := s.NewRow()
+	snapshot.Fill(row, columns)
+	for i := range row.Values { // the record keeps them, and the reader goes on
+		row.Values[i].Data = bytes.Clone(row.Values[i].Data)
 	}
 	var buf record.Buffer // of this row alone: its record is kept
-	err := routes.Route(ctx, &buf, &row)
+	err := routes.Route(ctx, &buf, row)
 	if _, rejected := errors.AsType[*record.RowError](err); rejected || err == nil && len(buf.Records) == 0 {
 		c.rejected++
 		return nil
@@ -141,7 +139,7 @@ func (c *comparison) route(ctx context.Context, routes *resolve.Router, s *snaps
 	if err != nil {
 		return err
 	}
-	one := comparedRow{record: buf.Records[0], name: "table " + s.Name.String() + " at " + s.Order.Describe(tuple(at))}
+	one := comparedRow{record: buf.Records[0], name: "table " + s.Name.String() + " at " + s.Order.Describe(snapshot.TupleOf(at))}
 	id := ""
 	for _, h := range one.record.Headers {
 		if h.Key == record.IdHeader {
@@ -162,17 +160,6 @@ func (c *comparison) route(ctx context.Context, routes *resolve.Router, s *snaps
 	c.at[id] = append(c.at[id], len(c.rows))
 	c.rows = append(c.rows, one)
 	return nil
-}
-
-func tuple(values [][]byte) snapshot.Tuple {
-	at := make(snapshot.Tuple, len(values))
-	for i, v := range values {
-		if v != nil {
-			text := string(v)
-			at[i] = &text
-		}
-	}
-	return at
 }
 
 // take compares a record with the rows that it may be of. A record in the row's own topic counts more

@@ -28,13 +28,9 @@ func Marks(login Login, tables []Marked) (Part, error) {
 		return Part{}, err
 	}
 	for _, t := range tables {
-		table, schema, err := list([]Name{t.Table})
+		table, schema, column, err := columnOf(t.Table, t.Column)
 		if err != nil {
 			return Part{}, err
-		}
-		column, err := quote(t.Column)
-		if err != nil {
-			return Part{}, fmt.Errorf("column: %w", err)
 		}
 		g.grant("USAGE", "SCHEMA "+schema)
 		g.grant("SELECT", "TABLE "+table)
@@ -47,6 +43,17 @@ func Marks(login Login, tables []Marked) (Part, error) {
 		}
 	}
 	return Part{Name: "mark", Up: strings.Join(g.up, "\n"), Down: strings.Join(g.down, "\n")}, nil
+}
+
+// columnOf quotes the names of a column, its table and its schema.
+func columnOf(t Name, name string) (table, schema, column string, err error) {
+	if table, schema, err = list([]Name{t}); err != nil {
+		return "", "", "", err
+	}
+	if column, err = quote(name); err != nil {
+		return "", "", "", fmt.Errorf("column: %w", err)
+	}
+	return table, schema, column, nil
 }
 
 // grants are those of one role.
@@ -95,13 +102,9 @@ func Retention(login Login, tables []Housekeeping) (Part, error) {
 		return Part{}, err
 	}
 	for _, t := range tables {
-		table, schema, err := list([]Name{t.Table})
+		table, schema, column, err := columnOf(t.Table, t.Column)
 		if err != nil {
 			return Part{}, err
-		}
-		column, err := quote(t.Column)
-		if err != nil {
-			return Part{}, fmt.Errorf("column: %w", err)
 		}
 		g.grant("USAGE", "SCHEMA "+schema)
 		if t.Owned {

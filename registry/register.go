@@ -36,13 +36,9 @@ type Standing struct {
 
 // Standing looks at the subject of s and writes nothing.
 func (c *Client) Standing(ctx context.Context, s *encode.Schema) (*Standing, error) {
-	wanted, err := toRegister(s)
+	wanted, cl, done, err := c.clientFor(s)
 	if err != nil {
 		return nil, err
-	}
-	cl, done, err := c.client()
-	if err != nil {
-		return nil, c.unregistered(s, err)
 	}
 	defer done()
 	latest, err := cl.SchemaByVersion(ctx, s.Subject, -1)
@@ -110,13 +106,9 @@ func (c *Client) compare(ctx context.Context, cl *sr.Client, s *encode.Schema, w
 // Register makes s the next version of its subject, and returns which one it is. A schema that the
 // subject has already gets no further version.
 func (c *Client) Register(ctx context.Context, s *encode.Schema) (*Version, error) {
-	wanted, err := toRegister(s)
+	wanted, cl, done, err := c.clientFor(s)
 	if err != nil {
 		return nil, err
-	}
-	cl, done, err := c.client()
-	if err != nil {
-		return nil, c.unregistered(s, err)
 	}
 	defer done()
 	id, err := cl.RegisterSchema(ctx, s.Subject, wanted, -1, -1)
@@ -135,12 +127,16 @@ func (c *Client) Register(ctx context.Context, s *encode.Schema) (*Version, erro
 	return version(&latest), nil
 }
 
-func toRegister(s *encode.Schema) (sr.Schema, error) {
-	wanted := sr.Schema{Schema: s.Text}
+// clientFor returns s as a registry takes it, and a client, until done.
+func (c *Client) clientFor(s *encode.Schema) (wanted sr.Schema, cl *sr.Client, done func(), err error) {
+	wanted.Schema = s.Text
 	if err := wanted.Type.UnmarshalText([]byte(s.Kind)); err != nil {
-		return wanted, fmt.Errorf("register %s: %w", s.File, err)
+		return wanted, nil, nil, fmt.Errorf("register %s: %w", s.File, err)
 	}
-	return wanted, nil
+	if cl, done, err = c.client(); err != nil {
+		return wanted, nil, nil, c.unregistered(s, err)
+	}
+	return wanted, cl, done, nil
 }
 
 // version is zero for what is none.

@@ -132,6 +132,15 @@ func (h *Holder) Ask(ctx context.Context, ask func(q postgres.Querier, version i
 	return ask(h.q, h.version)
 }
 
+// WALInserted is that of package postgres.
+func (h *Holder) WALInserted(ctx context.Context) (end wal.LSN, err error) {
+	err = h.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
+		end, err = postgres.WALInserted(q)
+		return err
+	})
+	return end, err
+}
+
 // Lock keeps every other backfill with the slot away for as long as the connection lives. While
 // somebody else has it the error is of KindBusy.
 func (h *Holder) Lock(ctx context.Context) error {
