@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // with is the life's environment with one value replaced.
@@ -66,13 +65,9 @@ func TestConnect_NamesWhatAnswersInsteadOfTheServer(t *testing.T) {
 				verbs = []string{"run"} // setup asks no broker
 			}
 			for _, verb := range verbs {
-				began := time.Now()
 				got := invoke(t, tt.env, verb)
 				got.want(t, exitRefused, "", tt.want)
 				got.want(t, exitRefused, "", tt.next)
-				if took := time.Since(began); took > 9*time.Second {
-					t.Errorf("%s: it took %s", verb, took)
-				}
 			}
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
@@ -272,12 +273,12 @@ func TestConsumer_MemberThatWasFrozenDoesNoHarm(t *testing.T) {
 				}
 				s.produce(t, 200, 30)
 				s.repeat(t, 200)
-				<-time.After(1500 * time.Millisecond)
+				s.awaitGroup(t, "the frozen one is no member", func(g kadm.DescribedGroup) bool { return g.State == "Stable" && len(g.Members) == 1 })
 				s.produce(t, 300, 30)
 				if err := process.Process.Signal(syscall.SIGCONT); err != nil {
 					t.Fatal(err)
 				}
-				<-time.After(300 * time.Millisecond)
+				s.awaitGroup(t, "it is a member again", func(g kadm.DescribedGroup) bool { return g.State == "Stable" && len(g.Members) == 2 })
 			}
 			s.awaitAll(t)
 			s.awaitCommitted(t)

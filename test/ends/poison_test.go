@@ -223,7 +223,7 @@ func TestPoison_LetterComesBeforeTheOffset(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	<-time.After(1500 * time.Millisecond) // offsets are committed each second
+	relaytest.Eventually(t, "offsets are committed", func() (bool, string) { return s.committed(t)[0] > 0, "" })
 	if at := s.committed(t)[0]; at > poison.Offset {
 		t.Errorf("offset %d is committed, and %d is nowhere", at, poison.Offset)
 	}

@@ -2,6 +2,7 @@ package ends
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -135,7 +136,11 @@ func TestHints_OfARedisThatLies(t *testing.T) {
 		s.awaitAll(t)
 	}
 	relaytest.Eventually(t, "Redis answers again", func() (bool, string) { return r.client.Ping(t.Context()).Err() == nil, "" })
-	<-time.After(1100 * time.Millisecond) // as long as hints that failed are left alone
+	relaytest.Eventually(t, "the hints that failed are used again", func() (bool, string) {
+		s.produce(t, 1, 20)
+		n, err := r.client.DBSize(t.Context()).Result()
+		return n > 0, fmt.Sprintf("%d keys, %v", n, err)
+	})
 	s.repeat(t, 500)
 	lie()
 	s.produce(t, 100, 20)

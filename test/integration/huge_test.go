@@ -68,6 +68,17 @@ func statusAt(t *testing.T, address string) shown {
 	return now
 }
 
+// awaitTries waits until a relay that is blocked has tried some times more.
+func awaitTries(t *testing.T, running *relaytest.Process, times int64) {
+	t.Helper()
+	address := served(t, running)
+	began := statusAt(t, address).Reconnects
+	relaytest.Eventually(t, "it tries again", func() (bool, string) {
+		now := statusAt(t, address).Reconnects
+		return now >= began+times, fmt.Sprintf("%d tries more", now-began)
+	})
+}
+
 // neverStreams looks at a relay that is blocked while it tries three times more. Each
 // try streams until it is at the row again, and must not be shown as that.
 func neverStreams(t *testing.T, address string) {

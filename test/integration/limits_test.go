@@ -33,7 +33,7 @@ func TestRow_TooLargeBlocksWithoutBeingRead(t *testing.T) {
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 	p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 	db.Exec(t, "ALTER TABLE outbox ALTER payload TYPE text")
-	running := p.Exec(t, "run", "--set", "relay.max_row_bytes=4MiB")
+	running := p.Exec(t, "run", "--set", "relay.max_row_bytes=4MiB", "--set", anyAddress)
 	w.Insert(t, 20)
 	p.AwaitCaughtUp(t)
 	aggregate := strings.TrimSuffix(w.Topic(), "-events")
@@ -49,7 +49,7 @@ func TestRow_TooLargeBlocksWithoutBeingRead(t *testing.T) {
 		n := delivered()
 		return n >= 20+30, fmt.Sprintf("%d records", n)
 	})
-	<-time.After(3 * time.Second) // some more tries
+	awaitTries(t, running, 3)
 	for _, part := range []string{"public.outbox", "row 31 of its transaction", "relay.max_row_bytes", "LSN"} {
 		if !strings.Contains(running.Output(), part) {
 			t.Errorf("the message does not say %q", part)
@@ -260,7 +260,7 @@ func TestRow_ThatCannotBeDecodedHasNothingSentAgain(t *testing.T) {
 	db.Exec(t, "ALTER TABLE outbox ADD COLUMN mood mood")
 	db.Exec(t, "CREATE TABLE moods AS SELECT 'bad'::mood AS mood")
 	db.Exec(t, "SET allow_system_table_mods = on; DELETE FROM pg_enum WHERE enumlabel = 'bad'")
-	running := p.Exec(t, "run")
+	running := p.Exec(t, "run", "--set", anyAddress)
 	w.Insert(t, 20)
 	p.AwaitCaughtUp(t)
 	insert := "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, mood) SELECT '" + strings.TrimSuffix(w.Topic(), "-events") + "', gen_random_uuid(), 'x', '{}', "
@@ -268,7 +268,7 @@ func TestRow_ThatCannotBeDecodedHasNothingSentAgain(t *testing.T) {
 	relaytest.Eventually(t, "it is tried again", func() (bool, string) {
 		return strings.Contains(running.Output(), "undecodable"), running.Output()
 	})
-	<-time.After(5 * time.Second) // some more tries
+	awaitTries(t, running, 3)
 	if n := len(p.Brokers.Read(t, w.Topic())); n != 20+10 {
 		t.Errorf("%d records, want the 30 before the row, once", n)
 	}
