@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -20,10 +19,7 @@ import (
 func TestRelay_PausesAfterSessionsThatBeganAtOnceInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sessions := 0
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		r := New(Config{}, Parts{Source: func(context.Context) (Source, error) {
 			if sessions++; sessions > 1000 { // without the bound they would stop the clock
 				return nil, &fault.Error{Kind: fault.KindRefused, Op: "start", Err: errors.New("enough")}

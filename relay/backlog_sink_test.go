@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -41,10 +40,7 @@ func TestRelay_TellsTheSinkOfABacklog(t *testing.T) {
 		server := newServer(of(110, true, "order/a/1"), of(130, true, "order/a/2"), of(150, false, "order/a/3"), of(170, false, "order/a/4"), of(190, true, "order/a/5"))
 		f := new(filler)
 		b := &bench{server: server, result: make(chan error, 1)}
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		b.relay = New(Config{}, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) { return f, nil }}, Events{}, zerolog.Nop())
 		ctx, cancel := context.WithCancel(t.Context())
 		b.cancel = cancel

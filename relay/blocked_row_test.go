@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -39,10 +38,7 @@ func (w *watched) since() []status.State {
 
 func watchRelay(t *testing.T, cfg Config, server *fakeServer, to sink.Sink, p Prober) *watched {
 	t.Helper()
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := outboxRoutes(t)
 	server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 	w := &watched{bench: &bench{server: server, result: make(chan error, 1)}}
 	ev := Events{StateChanged: func(_, to status.State, _ string) {

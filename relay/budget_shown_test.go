@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -97,10 +96,7 @@ func TestBudget_IsShownInStatusAndLogWhileTheSlotStandsStill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				routes := outboxRoutes(t)
 				log := new(journal)
 				server, to := newServer(), new(sinktest.Recorder)
 				w := &writing{began: time.Now(), pace: mebibyte, keep: c.keep, server: server, follow: c.follows}

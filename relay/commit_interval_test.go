@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -66,10 +65,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 	}
 	brokers := cluster.ListenAddrs() // it belongs to no bubble
 	synctest.Test(t, func(t *testing.T) {
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		c := &commits{sent: map[wal.LSN]time.Time{}}
 		server := newServer()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 1}

@@ -19,7 +19,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -112,10 +111,7 @@ func startDrain(tb testing.TB, partitions int, cfg Config) *benchDrain {
 	d := &benchDrain{source: newDrainSource()}
 	cfg = cfg.WithDefaults()
 	cfg.Kafka.Brokers = d.startBrokers(tb, drainTopics, partitions)
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	routes := outboxRoutes(tb)
 	d.relay = New(cfg, Parts{
 		Source: func(context.Context) (Source, error) { return d.source, nil },
 		Router: routes,

@@ -12,7 +12,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -29,7 +28,7 @@ func (p *probe) Close()                                        {}
 func TestRelay_DriftOfThePublicationFreezesThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
-		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		routes := outboxRoutes(t)
 		p := new(probe)
 		p.snapshot.Store(&watch.Snapshot{WALEnd: 900})
 		r := New(Config{}, Parts{Source: server.open, Router: routes, Probe: p, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.Nop())

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
@@ -49,10 +48,7 @@ func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
 					server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 					server.skipConfirmed = true
 					l := &ledger{sim: calmSim(), refuses: func(r *record.Record) bool { return string(r.Value) == "bad" }}
-					routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-					if err != nil {
-						t.Fatal(err)
-					}
+					routes := outboxRoutes(t)
 					cfg := Config{Guarantee: ExactlyOnce, RetryMin: 100 * time.Millisecond, RetryMax: 100 * time.Millisecond}
 					cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"
 					relay := New(cfg, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) { return searching{&transactional{l: l}}, nil }}, Events{}, zerolog.Nop())

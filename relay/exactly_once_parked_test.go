@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 )
@@ -52,21 +51,11 @@ func TestExactly_KnowsTheKeysThatThePredecessorParkedLast(t *testing.T) {
 			defer log.mu.Unlock()
 			log.put(*letters[0])
 		}}
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		cfg := Config{Guarantee: ExactlyOnce, OnReject: DeadLetterOnReject, ParkKey: true, DeadLetterTopic: lettersTopic}
 		cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"
 		relay := New(cfg, Parts{Source: server.open, Router: routes, Journal: log.reader(), Sink: func() (sink.Sink, error) { return to, nil }}, Events{}, zerolog.Nop())
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- relay.Run(ctx) }()
-		pass(5 * time.Second)
-		cancel()
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
+		runFor(t, relay, 5*time.Second)
 		if got := l.topics(); !slices.Equal(got, []string{lettersTopic + " 2", "order-events 3"}) {
 			t.Errorf("committed %q", got)
 		}

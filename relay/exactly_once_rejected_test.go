@@ -10,7 +10,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
@@ -34,10 +33,7 @@ func TestExactly_ShortensLettersThatAreRefused(t *testing.T) {
 					return string(r.Value) == "big" || string(r.Value) == "bad" && r.Topic != lettersTopic
 				}}
 				to := &transactional{l: l}
-				routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				routes := outboxRoutes(t)
 				cfg := c.cfg
 				cfg.Guarantee, cfg.OnReject, cfg.DeadLetterTopic = ExactlyOnce, DeadLetterOnReject, lettersTopic
 				cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"

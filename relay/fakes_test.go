@@ -191,6 +191,28 @@ func (f *fakeSource) Run(intake context.Context, out chan<- *wal.Batch, confirme
 // pass lets virtual time go by, and with it whatever is due.
 func pass(d time.Duration) { <-time.After(d) }
 
+func outboxRoutes(tb testing.TB) *router.Router {
+	tb.Helper()
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return routes
+}
+
+// runFor runs a relay for some time, and stops it, which has to be clean.
+func runFor(t *testing.T, relay *Relay, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- relay.Run(ctx) }()
+	pass(d)
+	cancel()
+	if err := <-result; err != nil {
+		t.Fatal(err)
+	}
+}
+
 type bench struct {
 	server *fakeServer
 	sink   *sinktest.Recorder
@@ -212,10 +234,7 @@ func start(t *testing.T, cfg Config, server *fakeServer) *bench {
 
 func (b *bench) start(t *testing.T, cfg Config) *bench {
 	t.Helper()
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := outboxRoutes(t)
 	ev := Events{
 		RowRejected:    func(string, error) { b.counts.rejected.Add(1) },
 		ProduceRetried: func(string) { b.counts.retried.Add(1) },

@@ -12,7 +12,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -51,10 +50,7 @@ func TestRelay_WaitsForDeadLettersThatATransactionHides(t *testing.T) {
 				server := newServer(fixed(110, 120, 1, "order/a/1"))
 				server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 				letters := &hiding{reader: new(topicLog).reader(), freed: make(chan struct{})}
-				routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				routes := outboxRoutes(t)
 				var to sink.Sink = new(sinktest.Recorder)
 				if guarantee == ExactlyOnce {
 					to = &transactional{l: &ledger{sim: calmSim()}}

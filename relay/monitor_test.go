@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -118,10 +117,7 @@ func TestBoard_SaysWhyNothingIsReadWithRoomInTheWindow(t *testing.T) {
 // Standing by is what every second relay does all day.
 func TestBoard_LogsAStandbyOnceAndNotAsAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		busy := func(context.Context) (Source, error) {
 			return nil, &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "start", Err: errors.New("held by pid 7")}
 		}
@@ -142,10 +138,7 @@ func TestBoard_LogsAStandbyOnceAndNotAsAWarning(t *testing.T) {
 // An outage is as old as it is, not as old as the stream that it met.
 func TestBoard_TellsTheAgeOfTheReasonAndItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		var log bytes.Buffer
 		b := &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		parts := Parts{Source: b.server.open, Router: routes, Sink: func() (sink.Sink, error) { return b.sink, nil }}

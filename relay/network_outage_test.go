@@ -12,7 +12,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -114,10 +113,7 @@ func (s *longSource) Run(intake context.Context, out chan<- *wal.Batch, confirme
 // are.
 func deliver(t *testing.T, cluster *kfake.Cluster) (slot *longSlot, published func(int64)) {
 	t.Helper()
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := outboxRoutes(t)
 	slot = &longSlot{confirmed: 100}
 	r := New(Config{RetryMax: 100 * time.Millisecond}, Parts{Source: slot.open, Router: routes, Sink: func() (sink.Sink, error) {
 		return kafka.New(kafka.Config{Connection: broker.Connection{Brokers: cluster.ListenAddrs()}}, zerolog.Nop())

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -222,7 +221,7 @@ func TestRelay_LogsOnceWhyASessionEndedAndTheWaitWithItsUnit(t *testing.T) {
 		gone := func(context.Context) (Source, error) {
 			return nil, &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("refused")}
 		}
-		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		routes := outboxRoutes(t)
 		r := New(Config{RetryMin: 1500 * time.Millisecond, RetryMax: 1500 * time.Millisecond}, Parts{Source: gone, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.New(&log))
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
@@ -260,7 +259,7 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 			return sinktest.Verdict{}
 		})
 		sinks := []*sinktest.Recorder{first, second}
-		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		routes := outboxRoutes(t)
 		r := New(Config{}, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) {
 			s := sinks[0]
 			sinks = sinks[1:]

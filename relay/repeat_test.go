@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -90,10 +89,7 @@ func TestStop_RepeatsNothing(t *testing.T) {
 // errors see it.
 func TestLog_RepeatsThatTheRelayIsBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		var log bytes.Buffer
 		safe := int64(3 << 30)
 		p := new(probe)
@@ -132,10 +128,7 @@ func TestLog_RepeatsThatTheRelayIsBlocked(t *testing.T) {
 
 func TestLog_RepeatsWhatToDoAboutBrokersThatAreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		var log bytes.Buffer
 		b := &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.sink.SetReady(&sink.Error{Class: sink.Retry, Reason: "network", Err: errors.New("dial broker: refused")})

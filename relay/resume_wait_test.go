@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -59,10 +58,7 @@ func TestRelay_SendsNothingWhenTheSlotIsLostWhileTheSinkIsRepaired(t *testing.T)
 					}
 					return server.open(ctx)
 				}
-				routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				routes := outboxRoutes(t)
 				r := New(Config{}, Parts{Source: open, Router: routes, Sink: func() (sink.Sink, error) {
 					return repairing{recorder, 3 * time.Second, wakes}, nil
 				}}, Events{}, zerolog.Nop())

@@ -18,7 +18,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -422,10 +421,7 @@ func simulate(t *testing.T, seed uint64, trouble map[string]int) {
 
 	cfg := Config{MaxInFlightBytes: []int{125, 750, 256 << 10}[s.int(3)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute}
 	start := func() (stop func()) {
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		r := New(cfg, Parts{Source: s.open, Router: routes, Sink: s.newSink}, Events{}, zerolog.Nop())
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error, 1)

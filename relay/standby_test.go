@@ -12,7 +12,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -37,10 +36,7 @@ type pair struct {
 
 func (p *pair) start(t *testing.T, n int) (stop func()) {
 	t.Helper()
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	routes := outboxRoutes(t)
 	open := func(ctx context.Context) (Source, error) {
 		if n == 0 && p.server.opens.Load() > 0 {
 			return nil, &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("connection refused")}
@@ -205,10 +201,7 @@ func TestStandby_AsksForTheSlotSoonAfterAnOutage(t *testing.T) {
 			}
 			return server.open(ctx)
 		}
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		r := New(Config{}, Parts{Source: open, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.Nop())
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error, 1)

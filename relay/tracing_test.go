@@ -244,14 +244,7 @@ func TestTracing_RowsThatAreSetAsideInAKafkaTransactionHaveAnError(t *testing.T)
 			cfg := Config{Guarantee: ExactlyOnce, OnReject: policy, DeadLetterTopic: lettersTopic}
 			cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"
 			relay := New(cfg, Parts{Source: server.open, Router: tracedRoutes(t, to), Sink: func() (sink.Sink, error) { return &transactional{l: l}, nil }}, Events{}, zerolog.Nop())
-			ctx, cancel := context.WithCancel(t.Context())
-			result := make(chan error, 1)
-			go func() { result <- relay.Run(ctx) }()
-			pass(10 * time.Second)
-			cancel()
-			if err := <-result; err != nil {
-				t.Fatal(err)
-			}
+			runFor(t, relay, 10*time.Second)
 			failed := 0
 			for _, s := range to.messages(t) {
 				if s.GetStatus() != nil {
@@ -310,16 +303,11 @@ func TestTracing_ARedeliveredRowHasTwoSpansOfSendingInOneTrace(t *testing.T) {
 			sinks = sinks[1:]
 			return next, nil
 		}}, Events{}, zerolog.Nop())
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- relay.Run(ctx) }()
-		pass(time.Second)
-		server.cut()
-		pass(10 * time.Second)
-		cancel()
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
+		go func() {
+			pass(time.Second)
+			server.cut()
+		}()
+		runFor(t, relay, 11*time.Second)
 		all := to.messages(t)
 		if len(all) != 4 {
 			t.Fatalf("%d spans", len(all))
@@ -356,14 +344,7 @@ func TestTracing_AnAbortedKafkaTransactionIsAnEvent(t *testing.T) {
 		cfg := Config{Guarantee: ExactlyOnce}
 		cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"
 		relay := New(cfg, Parts{Source: server.open, Router: tracedRoutes(t, to), Sink: func() (sink.Sink, error) { return &transactional{l: l}, nil }}, Events{}, zerolog.Nop())
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- relay.Run(ctx) }()
-		pass(10 * time.Second)
-		cancel()
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
+		runFor(t, relay, 10*time.Second)
 		all := to.messages(t)
 		if len(all) != 4 || len(l.committed) != 2 {
 			t.Fatalf("%d spans, committed %q", len(all), l.committed)
@@ -390,14 +371,7 @@ func TestTracing_ATransactionThatTurnsOutToBeCommittedHasItsSpans(t *testing.T) 
 		cfg := Config{Guarantee: ExactlyOnce}
 		cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"
 		relay := New(cfg, Parts{Source: server.open, Router: tracedRoutes(t, to), Sink: func() (sink.Sink, error) { return &silentCommit{transactional: &transactional{l: l}}, nil }}, Events{}, zerolog.Nop())
-		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan error, 1)
-		go func() { result <- relay.Run(ctx) }()
-		pass(10 * time.Second)
-		cancel()
-		if err := <-result; err != nil {
-			t.Fatal(err)
-		}
+		runFor(t, relay, 10*time.Second)
 		all := to.messages(t)
 		if len(all) != 2 || len(l.committed) != 1 || all[0].GetStatus() != nil {
 			t.Fatalf("%d spans, committed %q: %v", len(all), l.committed, all)

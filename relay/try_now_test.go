@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -20,10 +19,7 @@ import (
 func TestTryNow_CutsThePauseBetweenSessionsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sessions := 0
-		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		routes := outboxRoutes(t)
 		r := New(Config{RetryMin: time.Hour, RetryMax: time.Hour}, Parts{Source: func(context.Context) (Source, error) {
 			sessions++
 			return nil, &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("refused")}
