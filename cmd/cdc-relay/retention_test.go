@@ -28,6 +28,13 @@ func (l *life) rows(t *testing.T) int64 {
 	return harness.Query[int64](t, l.db, "SELECT count(*) FROM outbox")
 }
 
+func (l *life) left(t *testing.T, want int64) {
+	t.Helper()
+	if n := l.rows(t); n != want {
+		t.Errorf("%d rows are left, want %d", n, want)
+	}
+}
+
 func TestRetention_PlansAndDeletesWhatIsDelivered(t *testing.T) {
 	t.Parallel()
 	eachKeeper(t, func(t *testing.T, k *keeper) {
@@ -46,9 +53,7 @@ func TestRetention_PlansAndDeletesWhatIsDelivered(t *testing.T) {
 			t.Fatalf("the plan left %d rows", n)
 		}
 		invoke(t, k.env, "retention", "--once").want(t, exitOK, "public.outbox: deleted 30 rows\n", "")
-		if n := k.rows(t); n != 5 {
-			t.Errorf("%d rows are left, want 5", n)
-		}
+		k.left(t, 5)
 		invoke(t, k.env, "retention", "--once").want(t, exitOK, "public.outbox: deleted 0 rows\n", "")
 		var report struct {
 			Tables []struct {
@@ -80,9 +85,7 @@ func TestRetention_KeepsWhatNoRelayHasPassed(t *testing.T) {
 		got := invoke(t, k.env, "retention", "--once")
 		got.want(t, exitFailed, "deleted 0 rows", "(reason slot_behind)")
 		got.want(t, exitFailed, "", "start the relay")
-		if n := k.rows(t); n != 3 {
-			t.Errorf("%d rows are left, want 3", n)
-		}
+		k.left(t, 3)
 	})
 }
 
@@ -109,9 +112,7 @@ func TestRetention_LostSlotKeepsTheGap(t *testing.T) {
 		invoke(t, k.env, "retention").want(t, exitRefused, "(before_slot_unknown)", "")
 		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason before_slot_unknown)")
 		stop()
-		if n := k.rows(t); n != 9 {
-			t.Errorf("%d rows are left, want 9", n)
-		}
+		k.left(t, 9)
 	})
 }
 
@@ -128,9 +129,7 @@ func TestRetention_RecreatedSlotKeepsTheGap(t *testing.T) {
 		k.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", k.slot)
 		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason slot_moved)")
 		invoke(t, k.env, "retention").want(t, exitRefused, "(slot_moved)", "")
-		if n := k.rows(t); n != 9 {
-			t.Errorf("%d rows are left, want 9", n)
-		}
+		k.left(t, 9)
 	})
 }
 
@@ -155,9 +154,7 @@ func TestRetention_KeepsTheRowsOfAnInvalidatedSlot(t *testing.T) {
 				return queryText(t, k.db, "SELECT wal_status FROM pg_replication_slots WHERE slot_name = '"+k.slot+"'") == "lost"
 			})
 			invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason slot_lost)")
-			if n := k.rows(t); n != 5 {
-				t.Errorf("%d rows are left, want 5", n)
-			}
+			k.left(t, 5)
 		})
 	}
 }
@@ -186,9 +183,7 @@ func TestRetention_KeepsWhatAChangedPublicationLeftOut(t *testing.T) {
 		k.insert(t, 1)
 		k.published(t, url, 1)
 		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason before_slot_unknown)")
-		if n := k.rows(t); n != 6 {
-			t.Errorf("%d rows are left, want 6", n)
-		}
+		k.left(t, 6)
 		stop()
 	})
 }
@@ -214,9 +209,7 @@ func TestRetention_KeepsWhatWasLeftOutWhileNoRelayRan(t *testing.T) {
 		k.published(t, url, 1)
 		invoke(t, k.env, "retention").want(t, exitRefused, "(before_slot_unknown)", "")
 		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason before_slot_unknown)")
-		if n := k.rows(t); n != 6 {
-			t.Errorf("%d rows are left, want 6", n)
-		}
+		k.left(t, 6)
 		invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
 		invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 5 rows", "")
 		stop()
@@ -232,9 +225,7 @@ func TestRetention_RefusesAMovedSlot(t *testing.T) {
 		k.age(t, "2h")
 		k.move(t, k.slot)
 		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason slot_moved)")
-		if n := k.rows(t); n != 4 {
-			t.Errorf("%d rows are left, want 4", n)
-		}
+		k.left(t, 4)
 	})
 }
 
