@@ -87,7 +87,7 @@ func (s *side) read(ctx context.Context, holder *snapshot.Holder, visit func(num
 		if columns == nil && order == nil {
 			return rows.Err()
 		}
-		snapshot.Fill(row, columns)
+		snapshot.SetValues(row, columns)
 		if err := visit(number, row, rows.Beside()); err != nil {
 			return err
 		}

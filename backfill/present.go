@@ -196,7 +196,7 @@ func (p *presence) of(ctx context.Context, table int, visit func(int, *wal.Row, 
 		if columns == nil && order == nil {
 			return rows.Err()
 		}
-		snapshot.Fill(row, columns)
+		snapshot.SetValues(row, columns)
 		if err := visit(table, row, order, rows.Beside()); err != nil {
 			return err
 		}

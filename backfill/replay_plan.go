@@ -90,7 +90,7 @@ func (r *replay) route(ctx context.Context, w *work) error {
 			p.more = true
 			return nil
 		}
-		snapshot.Fill(row, columns)
+		snapshot.SetValues(row, columns)
 		p.last = snapshot.TupleOf(order)
 		if p.rows == 1 {
 			p.first = p.last

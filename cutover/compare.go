@@ -126,7 +126,7 @@ func (c *comparison) read(ctx context.Context, holder *snapshot.Holder, routes *
 // route keeps what the relay would send of a row.
 func (c *comparison) route(ctx context.Context, routes *resolve.Router, s *snapshot.Selection, columns, at [][]byte, created []byte) error {
 	row := s.NewRow()
-	snapshot.Fill(row, columns)
+	snapshot.SetValues(row, columns)
 	for i := range row.Values { // the record keeps them, and the reader goes on
 		row.Values[i].Data = bytes.Clone(row.Values[i].Data)
 	}

@@ -6,13 +6,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// NewRow is a row of the table as the stream would have it, for Fill.
+// NewRow is a row of the table as the stream would have it, for SetValues.
 func (t *Table) NewRow() *wal.Row {
 	return &wal.Row{Txn: &wal.Txn{Time: time.Now()}, Ordinal: 1, Relation: t.Relation, Values: make([]wal.Value, len(t.Relation.Columns))}
 }
 
-// Fill makes the values of a row of the columns that Rows.Next gave. It copies none.
-func Fill(row *wal.Row, columns [][]byte) {
+// SetValues makes the values of a row of the columns that Rows.Next gave. It copies none.
+func SetValues(row *wal.Row, columns [][]byte) {
 	for i, c := range columns {
 		row.Values[i] = wal.Value{Kind: wal.Null}
 		if c != nil {
