@@ -75,15 +75,6 @@ func (x *exactlyOnce) Unreadable(ctx, within context.Context, unread error) erro
 	return unread
 }
 
-// BlockedAtRowError ends a session at a row that only a person can get past.
-type BlockedAtRowError struct {
-	Reason string
-	Err    error
-}
-
-func (e *BlockedAtRowError) Error() string { return e.Err.Error() }
-func (e *BlockedAtRowError) Unwrap() error { return e.Err }
-
 // decide applies relay.on_reject to the rejected records among the candidates.
 func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
 	d, m := x.d, x.d.m
@@ -134,7 +125,7 @@ func recordName(rec *record.Record) recordID {
 // transaction.
 func (x *exactlyOnce) blockAt(row *wal.Row, rec *record.Record, reason string, cause error) error {
 	x.d.m.monitor.BlockedAt(row, rec, x.d.Lineage(), reason, cause)
-	return &BlockedAtRowError{reason, cause}
+	return &rejected.BlockedAtRowError{Reason: reason, Err: cause}
 }
 
 func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
@@ -241,7 +232,7 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		}
 	}
 	row := &f.batch.Rows[f.routed]
-	reason := rejectionReason(rejection)
+	reason := rejected.ReasonOf(rejection)
 	x.sendBefore(f)
 	x.Finish()
 	if err := d.quiesce(deliveryCtx); err != nil {
