@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,7 +81,7 @@ func ConnectThrough(ctx context.Context, cfg Config, replication bool, wrap func
 			failures = append(failures, failure{})
 		}
 		f := &failures[len(failures)-1]
-		f.add(err)
+		f.add(endedBy(ctx, err))
 		if e, ok := errors.AsType[*fault.Error](err); ok && e.Hint == hintOther {
 			other = t.addr()
 		}
@@ -89,6 +90,35 @@ func ConnectThrough(ctx context.Context, cfg Config, replication bool, wrap func
 		}
 	}
 	return nil, mostHopeful(failures)
+}
+
+// endedBy is the error of an attempt whose ctx is over by now. Unless a server gave an answer of its own,
+// that is the cause: a process that was stopped for a while finds the first half of an exchange, such as a server that
+// does without TLS, and no time for the second.
+func endedBy(ctx context.Context, err error) error {
+	e, ok := errors.AsType[*fault.Error](err)
+	cause := context.Cause(ctx)
+	switch {
+	case cause == nil || !ok || e.Hint == hintOther || answered(err):
+		return err
+	case errors.Is(cause, context.DeadlineExceeded) && e.Reason == fault.ReasonTimeout: // names the limit
+		return err
+	case errors.Is(cause, context.DeadlineExceeded):
+		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTimeout, Op: e.Op, Err: fmt.Errorf("the server did not answer in time: %w", cause), Hint: hintSilent}
+	}
+	return &fault.Error{Kind: KindOf(cause), Reason: Reason(cause), Op: e.Op, Err: cause}
+}
+
+// timeLimit is how long a connect may take.
+func timeLimit(ctx context.Context, config *pgconn.Config) time.Duration {
+	limit := config.ConnectTimeout
+	if end, ok := ctx.Deadline(); ok {
+		limit = max(0, min(limit, time.Until(end)))
+	}
+	if limit < time.Second {
+		return limit.Round(time.Millisecond)
+	}
+	return limit.Round(time.Second)
 }
 
 // impatient makes dial give connections that end when the server, which frees the slot
@@ -124,6 +154,7 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 	if guarded {
 		config.RequireAuth = withoutCleartext(config.RequireAuth)
 	}
+	limit := timeLimit(ctx, config)
 	conn, other, err := open(ctx, config, t)
 	if err == nil {
 		return conn, nil
@@ -142,8 +173,9 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 	}
 	classified := Classify(op, cause)
 	var e *fault.Error
-	if errors.As(classified, &e) && e.Reason == fault.ReasonTimeout && e.Hint == "" && !answered(cause) {
-		e.Hint = hintSilent // the dial went through: its timeout has a hint
+	if errors.As(classified, &e) && e.Reason == fault.ReasonTimeout && !answered(cause) {
+		e.Err = fmt.Errorf("the server did not answer within %s: %w", limit, e.Err)
+		e.Hint = cmp.Or(e.Hint, hintSilent) // where the dial went through: its timeout has a hint
 	}
 	var pg *pgconn.PgError
 	errors.As(cause, &pg)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -110,7 +111,72 @@ func TestConnect_AsksWhetherWhatIsSilentIsPostgreSQL(t *testing.T) {
 	}
 	defer listener.Close() // the kernel takes the connection
 	_, err = postgres.Connect(t.Context(), postgres.Config{URL: "postgres://u@" + listener.Addr().String() + "/d?sslmode=disable&connect_timeout=1"}, true)
-	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonTimeout, listener.Addr().String(), "is PostgreSQL at this address?", "correct postgres.url")
+	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonTimeout, listener.Addr().String(), "the server did not answer within 1s", "is PostgreSQL at this address?", "correct postgres.url")
+}
+
+// withoutTLS is a server that refuses TLS and says no more. Its refusal is read by a client whose ctx is over by
+// then, as by a process that was stopped for a while.
+type withoutTLS struct {
+	net.Conn
+	over func()
+}
+
+func (c withoutTLS) Read(into []byte) (int, error) {
+	c.over()
+	into[0] = 'N'
+	return 1, nil
+}
+
+// What ended the attempt is the cause, and not what was read of the server before.
+func TestConnect_NamesWhatEndedItAndNotWhatWasLeftOfTheExchange(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	cfg := postgres.Config{URL: "postgres://u@" + listener.Addr().String() + "/d"}
+	lost := &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "keep the lock", Err: errors.New("its session is lost")}
+	for name, c := range map[string]struct {
+		ctx    func() (ctx context.Context, over func())
+		reason string
+		texts  []string
+	}{
+		"a deadline": {func() (context.Context, func()) {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			t.Cleanup(cancel)
+			return ctx, func() { <-ctx.Done() }
+		}, fault.ReasonTimeout, []string{"the server did not answer in time", "look at the server"}},
+		"a lock that is lost": {func() (context.Context, func()) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			return ctx, func() { cancel(lost) }
+		}, fault.ReasonNetwork, []string{"keep the lock: its session is lost"}},
+		"a signal": {func() (context.Context, func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			return ctx, cancel
+		}, fault.ReasonCancelled, []string{"context canceled"}},
+	} {
+		ctx, over := c.ctx()
+		_, err := postgres.ConnectThrough(ctx, cfg, false, func(dial pgconn.DialFunc) pgconn.DialFunc {
+			return func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				return withoutTLS{conn, over}, err
+			}
+		})
+		postgrestest.WantError(t, err, fault.KindRetry, c.reason, append(c.texts, "connect to PostgreSQL at "+listener.Addr().String())...)
+		if err != nil && strings.Contains(err.Error(), "TLS") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A context that is over before the dial is no word of the network.
+func TestConnect_NamesWhatEndedItBeforeTheDial(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the lock is lost"))
+	_, err := postgres.Connect(ctx, postgres.Config{URL: "postgres://u@" + deadAddr + "/d"}, false)
+	if err == nil || !strings.Contains(err.Error(), "the lock is lost") || strings.Contains(err.Error(), "canceled") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestConnect_Refusals(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -26,7 +26,7 @@ func (r *Relay) classify(err error) ending {
 		}
 		return r.blocked(fault.ReasonSchema, err)
 	}
-	if held, ok := errors.AsType[*delivery.BlockedAtRowError](err); ok {
+	if held, ok := errors.AsType[*rejected.BlockedAtRowError](err); ok {
 		return r.blocked(held.Reason, held.Err)
 	}
 	if _, ok := errors.AsType[*BlockedError](err); ok {

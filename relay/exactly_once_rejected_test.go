@@ -17,6 +17,17 @@ import (
 
 // A letter that the brokers refuse too goes on with less in it, whoever refused the row.
 func TestExactly_ShortensLettersThatAreRefused(t *testing.T) {
+	shortensLetters(t, false)
+}
+
+// What the sink refuses by itself costs no session and no Kafka transaction, neither a row nor its
+// letter.
+func TestExactly_SetsAsideBeforehandWhatTheSinkRefuses(t *testing.T) {
+	shortensLetters(t, true)
+}
+
+func shortensLetters(t *testing.T, knows bool) {
+	t.Helper()
 	for name, c := range map[string]struct {
 		spec string
 		cfg  Config
@@ -32,7 +43,10 @@ func TestExactly_ShortensLettersThatAreRefused(t *testing.T) {
 				l := &ledger{sim: calmSim(), refuses: func(r *record.Record) bool {
 					return string(r.Value) == "big" || string(r.Value) == "bad" && r.Topic != lettersTopic
 				}}
-				to := &transactional{l: l}
+				var to sink.Sink = &transactional{l: l}
+				if knows {
+					to = knowing{&transactional{l: l}}
+				}
 				routes := outboxRoutes(t)
 				cfg := c.cfg
 				cfg.Guarantee, cfg.OnReject, cfg.DeadLetterTopic = ExactlyOnce, DeadLetterOnReject, lettersTopic
@@ -57,6 +71,9 @@ func TestExactly_ShortensLettersThatAreRefused(t *testing.T) {
 				want := []string{lettersTopic + " bad", lettersTopic + " ", "order-events 3"}
 				if got := l.topics(); !slices.Equal(got, want) {
 					t.Errorf("committed %q after %d sessions, want %q", got, sessions, want)
+				}
+				if knows && sessions != 1 {
+					t.Errorf("%d sessions", sessions)
 				}
 			})
 		})

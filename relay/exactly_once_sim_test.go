@@ -313,6 +313,7 @@ func (x *transactional) abandon(cause error, own *sink.Failure) {
 
 func (x *transactional) FindRejected(_ context.Context, _ string, records []record.Record) (map[int]sink.Failure, error) {
 	x.stop(sink.ErrHalted)
+	x.l.sim.count("searched")
 	guilty := map[int]sink.Failure{}
 	for i := range records {
 		if x.l.refused(&records[i]) {
@@ -320,6 +321,16 @@ func (x *transactional) FindRejected(_ context.Context, _ string, records []reco
 		}
 	}
 	return guilty, nil
+}
+
+// knowing is a sink that refuses by itself what the brokers of its ledger refuse.
+type knowing struct{ *transactional }
+
+func (k knowing) Refuses(r *record.Record) *sink.Failure {
+	if !k.l.refused(r) {
+		return nil
+	}
+	return &sink.Failure{Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}
 }
 
 func (l *ledger) refused(r *record.Record) bool {
@@ -336,13 +347,31 @@ func TestSim_ExactlyOnceIsOnceWhateverHappens(t *testing.T) {
 	first, n := simSeeds(t, 300)
 	trouble := map[string]int{}
 	for seed := first; seed < first+n && !t.Failed(); seed++ {
-		synctest.Test(t, func(t *testing.T) { simulateOnce(t, seed, trouble) })
+		synctest.Test(t, func(t *testing.T) { simulateOnce(t, seed, false, trouble) })
 	}
 	t.Logf("bar: exactly-once simulation: %d seeds; trouble: %v", n, trouble)
 	for _, what := range []string{"crash", "cut", "refused", "stop", "kill", "zombie", "fenced", "aborted", "not opened", "unknown and committed", "unknown and not committed", "divided", "set aside", "parked"} {
 		if trouble[what] == 0 && n >= 100 {
 			t.Errorf("no seed had any %q", what)
 		}
+	}
+}
+
+// What the sink refuses by itself is set aside before it is sent, and nothing else changes.
+func TestSim_ExactlyOnceWithASinkThatKnowsWhatItRefuses(t *testing.T) {
+	first, n := simSeeds(t, 200)
+	trouble := map[string]int{}
+	for seed := first; seed < first+n && !t.Failed(); seed++ {
+		synctest.Test(t, func(t *testing.T) { simulateOnce(t, seed, true, trouble) })
+	}
+	t.Logf("bar: exactly-once simulation of a sink that knows what it refuses: %d seeds; trouble: %v", n, trouble)
+	for _, what := range []string{"crash", "cut", "kill", "zombie", "fenced", "aborted", "unknown and committed", "divided", "set aside", "parked"} {
+		if trouble[what] == 0 && n >= 100 {
+			t.Errorf("no seed had any %q", what)
+		}
+	}
+	if trouble["searched"] > 0 {
+		t.Errorf("%d searches for rejected records", trouble["searched"])
 	}
 }
 
@@ -357,6 +386,7 @@ type onceWorld struct {
 	cancel context.CancelFunc
 	relay  *Relay
 	sink   *transactional
+	knows  bool // the sink refuses by itself what the brokers would refuse
 	result chan error
 }
 
@@ -367,7 +397,11 @@ func (w *onceWorld) start() {
 	}
 	x := &transactional{l: w.l}
 	w.sink = x
-	parts := Parts{Source: w.s.open, Router: routes, Sink: func() (sink.Sink, error) { return x, nil }}
+	var to sink.Sink = x
+	if w.knows {
+		to = knowing{x}
+	}
+	parts := Parts{Source: w.s.open, Router: routes, Sink: func() (sink.Sink, error) { return to, nil }}
 	if w.cfg.ParkKey {
 		parts.Journal = w.l.letters.reader()
 	}
@@ -462,7 +496,7 @@ func (w *onceWorld) zombie() {
 	<-old
 }
 
-func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
+func simulateOnce(t *testing.T, seed uint64, knows bool, trouble map[string]int) {
 	t.Helper()
 	s := newSim(seed)
 	s.origin = wal.Origin{SystemID: "7", Timeline: 1}
@@ -477,7 +511,7 @@ func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 	defer close(done)
 	go s.happen(done)
 	go s.disturb(done)
-	w := &onceWorld{t: t, seed: seed, s: s, l: l, cfg: Config{
+	w := &onceWorld{t: t, seed: seed, s: s, l: l, knows: knows, cfg: Config{
 		Guarantee: ExactlyOnce, PositionHeaders: s.int(2) == 0, OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic,
 		MaxInFlightBytes: []int{170, 1000, 3300, 340 << 10}[s.int(4)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute,
 		Replication: postgres.Config{Slot: "slot", Publication: "slot"},

@@ -77,8 +77,9 @@ type Relay struct {
 	// Run's goroutine owns the fields from here to delivery.
 	sink               sink.Sink
 	furthest           retry.Furthest
-	progressed         bool   // the last session confirmed or delivered what none before it did
-	holder             string // this process, among all who ever had the slot
+	progressed         bool       // the last session confirmed or delivered what none before it did
+	ended              sessionEnd // the last session
+	holder             string     // this process, among all who ever had the slot
 	known              resume.Known
 	serverPID          int  // process of the server that the last session streamed from
 	waitForPredecessor bool // records of another producer may be on their way: another relay had the slot, or a new client took over
@@ -311,13 +312,10 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		began := time.Now()
 		r.progressed = false
 		r.forgetServerBack()
-		err := r.runSession(ctx, deliveryCtx)
-		if err != nil && r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
-			r.drift.CompareAndSwap(nil, &drift{error: err})
-			r.doubts.Write(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version, r.log)
-		}
+		err := r.runSession(ctx, deliveryCtx, 0)
+		r.noteDrift(ctx, err)
 		if ctx.Err() != nil || deliveryCtx.Err() != nil {
-			return r.stopError(err)
+			return r.stopError(r.drainOn(ctx, deliveryCtx, err))
 		}
 		if err == nil && r.cfg.Stream.Until != 0 {
 			return nil // the stream ended there, and all of it is confirmed
@@ -374,6 +372,14 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 	}
 }
 
+// noteDrift remembers a session that ended at a drift: none comes after it.
+func (r *Relay) noteDrift(ctx context.Context, err error) {
+	if err != nil && r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
+		r.drift.CompareAndSwap(nil, &drift{error: err})
+		r.doubts.Write(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version, r.log)
+	}
+}
+
 // maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
 // further. Each knows something of its rows that the one before did not: that they come as text,
 // where their transaction ends, or which record is rejected. That ends after a few sessions,
@@ -410,8 +416,13 @@ func (r *Relay) stopError(err error) error {
 }
 
 // runSession makes the sink ready and runs one session. It returns nil only after a
-// clean drain.
-func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
+// clean drain. until is zero, or where the reading ends in a drain that goes on.
+func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) error {
+	r.ended = sessionEnd{}
+	ending := ctx
+	if until != 0 {
+		ctx = deliveryCtx // the session opens although a stop was asked for
+	}
 	if d := r.drift.Load(); d != nil {
 		return d
 	}
@@ -439,6 +450,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 		return err
 	}
 	s := newSession(r, src)
+	s.until = until
 	r.monitor.Begins(s.Lineage(), src.Start())
 	err = s.open(ctx)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
@@ -452,7 +464,8 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 		return err
 	}
 	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()
-	err = s.run(ctx, deliveryCtx)
+	err = s.run(ending, deliveryCtx)
+	r.ended = sessionEnd{streamed: true, cause: s.cause, read: s.taken.read}
 	if drain.Unreadable(err) {
 		r.monitor.Unread(s.Lineage(), err)
 	}

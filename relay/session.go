@@ -38,6 +38,9 @@ type session struct {
 	bounds bounds
 	status.Gauges
 
+	until wal.LSN // in a drain that goes on: what commits later is not read; zero: the stop ends the reading
+	cause error   // what ended it, before it was judged as the end of a drain
+
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
 	reported   atomic.Uint64 // the position that the reader last reported to the server, or is about to
@@ -64,6 +67,15 @@ type intake struct {
 type taken struct {
 	open bool           // the last one ends inside a transaction
 	last deadletter.Row // of all
+	read wal.LSN        // the highest position of a batch or a row, taken or not
+}
+
+// reads notes how far a batch goes.
+func (t *taken) reads(b *wal.Batch) {
+	t.read = max(t.read, b.Through)
+	if n := len(b.Rows); n > 0 {
+		t.read = max(t.read, deadletter.RowOf(&b.Rows[n-1]).Commit)
+	}
 }
 
 // bounds end the waits for the brokers.
@@ -98,8 +110,15 @@ func (s *session) open(ctx context.Context) (err error) {
 // run streams until the source ends, and returns nil only when everything that
 // was read is delivered and confirmed.
 func (s *session) run(ctx, deliveryCtx context.Context) error {
-	reading, endReading := context.WithCancelCause(ctx)
+	reads := ctx
+	if s.until != 0 {
+		reads = deliveryCtx
+	}
+	reading, endReading := context.WithCancelCause(reads)
 	defer endReading(nil)
+	if s.until != 0 && s.start.position >= s.until {
+		endReading(nil)
+	}
 	s.bounds.sending, s.bounds.endSending = context.WithCancel(deliveryCtx)
 	defer s.bounds.endSending()
 	s.bounds.searching, s.bounds.endSearching = context.WithCancel(deliveryCtx)
@@ -138,10 +157,12 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	s.src.Abort()
 	for b := range s.intake.out { // what the reader still had is unconfirmed and will be read again
 		s.r.monitor.Read(b)
+		s.taken.reads(b)
 		b.Release()
 	}
 	reader.Wait() // it may halt the sink, which close resumes
-	err = s.close(ctx, deliveryCtx, s.outcome(err))
+	s.cause = s.outcome(err)
+	err = s.close(ctx, deliveryCtx, s.cause)
 	if s.r.ev.SessionEnded != nil {
 		s.r.ev.SessionEnded(err)
 	}
@@ -386,8 +407,12 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endReading context.C
 			if !open {
 				return s.drain(ctx, deliveryCtx)
 			}
+			through := b.Through
 			if err := s.take(ctx, deliveryCtx, b); err != nil {
 				return err
+			}
+			if s.until != 0 && through >= s.until {
+				endReading(nil)
 			}
 		case <-s.delivery.Wake():
 			if err := s.delivery.Recover(ctx, deliveryCtx); err != nil {
@@ -446,6 +471,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 		s.delivery.SendHeld(b.Closes)
 	}
 	s.taken.open = b.Open
+	s.taken.reads(b)
 	if b.Backlog != s.delivery.Behind() {
 		s.delivery.Backlog(b.Backlog)
 	}

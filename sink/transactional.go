@@ -17,6 +17,13 @@ type Transactional interface {
 	FindRejected(ctx context.Context, id string, records []record.Record) (map[int]Failure, error)
 }
 
+// Refuser is a Sink that knows beforehand of some records that it will not send. Refuses returns the
+// failure of such a record, and nil for every other one, which the brokers may still reject. Any
+// goroutine may call it.
+type Refuser interface {
+	Refuses(r *record.Record) *Failure
+}
+
 // Position is a place in the stream after every record that was sent before it.
 type Position struct {
 	Value     []byte // of the checkpoint record

@@ -214,7 +214,9 @@ func (x *Exclusion) still(ctx context.Context) error {
 	x.q.Ctx = ctx
 	row, err := x.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_backend_pid(), pg_catalog.count(*) FROM pg_catalog.pg_locks l
 		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.pid = pg_catalog.pg_backend_pid()`, ExclusionClass))
-	if err != nil {
+	if pgconn.Timeout(err) {
+		return fmt.Errorf("the server did not answer within %s: %w", exclusionAnswer, err)
+	} else if err != nil {
 		return err
 	}
 	if row.Int("pg_backend_pid", 0) != x.pid || row.Int("count", 1) < len(x.slots) {

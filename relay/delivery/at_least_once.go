@@ -287,7 +287,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 			}
 			continue
 		}
-		reason := rejectionReason(rejection)
+		reason := rejected.ReasonOf(rejection)
 		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
 			at = f.routed
 			g.send(f)

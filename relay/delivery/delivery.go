@@ -284,13 +284,17 @@ func (d *Delivery) Waiting(now time.Time) (time.Duration, bool) { return d.shown
 // that cannot be read.
 func (d *Delivery) Isolates() bool { return d.isolates }
 
+// Decided reports that a session ended because it learned how rows have to be sent that were aborted
+// with it: a drain goes on with another session, which sends them so.
+func Decided(err error) bool { return errors.Is(err, errDecided) || errors.Is(err, ErrIsolated) }
+
 // Again returns why the next session begins at once after an error: this process has learned
 // something about the rows that it reads again, and treats them differently.
 func Again(err error) (why string, ok bool) {
 	switch {
 	case errors.Is(err, errReadAgain):
 		return "reading a large transaction for the second time", true
-	case errors.Is(err, errDecided), errors.Is(err, ErrIsolated):
+	case Decided(err):
 		return "continuing from the checkpoint", true
 	}
 	return "", false

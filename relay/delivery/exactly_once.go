@@ -32,6 +32,8 @@ type exactlyOnce struct {
 	sink sink.Transactional
 	id   string
 
+	refuser sink.Refuser // of the sink; nil: it knows of no record beforehand
+
 	start        checkpoint.Record // what was delivered before the session
 	at           checkpoint.Record // after everything that was sent; used only by the deliverer
 	committedEnd atomic.Uint64     // position that may be confirmed to the server
@@ -84,6 +86,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	origin := d.start.Origin
 	slot := m.cfg.Resume.Slot
 	x := &exactlyOnce{d: d, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
+	x.refuser, _ = tx.(sink.Refuser)
 	value, err := tx.Open(ctx, sink.Holder{ID: x.id, Key: checkpoint.Key(origin.SystemID, slot), Lost: x.onLost})
 	if err != nil {
 		return err

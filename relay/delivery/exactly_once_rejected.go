@@ -15,10 +15,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// With exactly-once a rejected record is found by bisection: the sink sends the records of the
-// failed transaction again in transactions that it aborts. The decision about the record is
-// remembered (rejections), and the session that reads the row again puts the dead letter in the
-// record's place, or nothing, before it is sent: a source transaction is never divided for it.
+// With exactly-once a record that the brokers reject is found by bisection: the sink sends the
+// records of the failed transaction again in transactions that it aborts. The decision about the
+// record is remembered (rejections), and the session that reads the row again puts the dead letter
+// in the record's place, or nothing, before it is sent: a source transaction is never divided for it.
+//
+// What the sink refuses by itself, as too large for kafka.max_message_bytes, is known when its row is
+// routed, and replaced then. Nothing is aborted for it.
 
 // searchTimeout bounds the search for rejected records.
 const searchTimeout = time.Minute
@@ -72,15 +75,6 @@ func (x *exactlyOnce) Unreadable(ctx, within context.Context, unread error) erro
 	return unread
 }
 
-// BlockedAtRowError ends a session at a row that only a person can get past.
-type BlockedAtRowError struct {
-	Reason string
-	Err    error
-}
-
-func (e *BlockedAtRowError) Error() string { return e.Err.Error() }
-func (e *BlockedAtRowError) Unwrap() error { return e.Err }
-
 // decide applies relay.on_reject to the rejected records among the candidates.
 func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
 	d, m := x.d, x.d.m
@@ -131,35 +125,67 @@ func recordName(rec *record.Record) recordID {
 // transaction.
 func (x *exactlyOnce) blockAt(row *wal.Row, rec *record.Record, reason string, cause error) error {
 	x.d.m.monitor.BlockedAt(row, rec, x.d.Lineage(), reason, cause)
-	return &BlockedAtRowError{reason, cause}
+	return &rejected.BlockedAtRowError{Reason: reason, Err: cause}
 }
 
 func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
-	d := x.d
-	if len(d.m.rejections.records) == 0 {
+	d, kept := x.d, n
+	for i := n; i < len(f.buf.Records); i++ {
+		rec := &f.buf.Records[i]
+		if c, ok := x.rejection(rec); ok {
+			d.m.Rejected.Reject(c.reason, row.Relation.Qualified(), deadletter.RowOf(row), c.err)
+			if d.m.cfg.OnReject == SkipOnReject {
+				d.m.traces.Skipped(f.buf.Spans, rec, c.reason)
+				continue
+			}
+			if err := d.park(rec); err != nil {
+				return fmt.Errorf("%w; the row: %w", err, c.err)
+			}
+			*rec = d.letter(rec, c.reason, c.err)
+			f.letters = append(f.letters, c.reason)
+		}
+		if kept < i {
+			f.buf.Records[kept] = *rec
+		}
+		kept++
+	}
+	f.buf.Records = f.buf.Records[:kept]
+	return nil
+}
+
+// rejection is why a record is replaced before it is sent: the brokers rejected it in an earlier
+// session, or the sink refuses it. The latter costs no Kafka transaction, and is found again by
+// every session that reads the row, so nothing is remembered.
+func (x *exactlyOnce) rejection(rec *record.Record) (rejectedRecord, bool) {
+	m := x.d.m
+	if len(m.rejections.records) > 0 {
+		if c, ok := m.rejections.records[recordName(rec)]; ok {
+			return c, true
+		}
+	}
+	if m.cfg.OnReject == StopOnReject { // Recover blocks at the row, once everything before it is committed
+		return rejectedRecord{}, false
+	}
+	if m.cfg.PositionHeaders && !x.d.fillPosition(rec) {
+		record.PlaceAt(rec, 1) // no position is shorter: what is too large so is too large with any
+	}
+	failure := x.refuses(rec)
+	if failure == nil {
+		return rejectedRecord{}, false
+	}
+	cause := rejected.Blocked(failure.Reason, failure.Err, rec.Row)
+	m.Rejected.Aside(failure.Reason, rec.Row, cause)
+	return rejectedRecord{reason: failure.Reason, err: cause}, true
+}
+
+// refuses is the failure of a record that the sink is known to refuse, or nil.
+func (x *exactlyOnce) refuses(rec *record.Record) *sink.Failure {
+	if x.refuser == nil {
 		return nil
 	}
-	records := f.buf.Records[n:]
-	kept := records[:0]
-	for i := range records {
-		rec := &records[i]
-		c, ok := d.m.rejections.records[recordName(rec)]
-		if !ok {
-			kept = append(kept, *rec)
-			continue
-		}
-		d.m.Rejected.Reject(c.reason, row.Relation.Qualified(), deadletter.RowOf(row), c.err)
-		if d.m.cfg.OnReject == SkipOnReject {
-			d.m.traces.Skipped(f.buf.Spans, rec, c.reason)
-			continue
-		}
-		if err := d.park(rec); err != nil {
-			return fmt.Errorf("%w; the row: %w", err, c.err)
-		}
-		kept = append(kept, d.letter(rec, c.reason, c.err))
-		f.letters = append(f.letters, c.reason)
+	if f := x.refuser.Refuses(rec); f != nil && f.Class == sink.Rejected {
+		return f
 	}
-	f.buf.Records = f.buf.Records[:n+len(kept)]
 	return nil
 }
 
@@ -170,17 +196,22 @@ func (x *exactlyOnce) sendRecords(f *InFlight, records []record.Record) {
 	x.d.sendRecords(f, records)
 }
 
-// shorten strips each letter once for each time that the brokers rejected it.
+// shorten strips each letter once for each time that the brokers rejected it, and until the sink
+// takes it.
 func (x *exactlyOnce) shorten(records []record.Record) {
-	if len(x.d.m.rejections.strips) == 0 {
+	strips := x.d.m.rejections.strips
+	if x.d.m.cfg.OnReject != DeadLetterOnReject || len(strips) == 0 && x.refuser == nil {
 		return
 	}
 	for i := range records {
-		if records[i].Row == nil || records[i].Topic != x.d.m.cfg.DeadLetterTopic {
+		letter := &records[i]
+		if letter.Row == nil || letter.Topic != x.d.m.cfg.DeadLetterTopic {
 			continue
 		}
-		for range x.d.m.rejections.strips[recordName(&records[i])] {
-			deadletter.Strip(&records[i])
+		for range strips[recordName(letter)] {
+			deadletter.Strip(letter)
+		}
+		for x.refuses(letter) != nil && deadletter.Strip(letter) {
 		}
 	}
 }
@@ -201,7 +232,7 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		}
 	}
 	row := &f.batch.Rows[f.routed]
-	reason := rejectionReason(rejection)
+	reason := rejected.ReasonOf(rejection)
 	x.sendBefore(f)
 	x.Finish()
 	if err := d.quiesce(deliveryCtx); err != nil {

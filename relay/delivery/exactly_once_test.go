@@ -3,6 +3,7 @@ package delivery
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
 )
 
 // What lies before the position comes again where the slot is behind, in count too.
@@ -98,6 +100,91 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// sized refuses what takes more bytes than it, as a sink with a limit.
+type sized int
+
+func (limit sized) Refuses(r *record.Record) *sink.Failure {
+	if broker.BatchSize(r) <= int(limit) {
+		return nil
+	}
+	return &sink.Failure{Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}
+}
+
+// A record that the sink refuses becomes its dead letter when it is routed, one after the other;
+// with relay.on_reject: stop it is left to the sink, which ends the session before its transaction.
+func TestExactly_CondemnsBeforehandWhatTheSinkRefuses(t *testing.T) {
+	large := strings.Repeat("x", 200)
+	for policy, want := range map[OnReject][]string{
+		DeadLetterOnReject: {"a", "[" + large + "]", "c", "[" + large + "]"},
+		SkipOnReject:       {"a", "c"},
+		StopOnReject:       {"a", large, "c", large},
+	} {
+		d := opened(Config{Guarantee: ExactlyOnce, OnReject: policy, DeadLetterTopic: lettersTopic})
+		x := &exactlyOnce{d: d, refuser: sized(200)}
+		row := wal.Row{Relation: outbox, Ordinal: 1, LSN: 109, Txn: &wal.Txn{Commit: 110, End: 120}}
+		f := recordsOf(d, &row, "a", large, "c", large)
+		if err := x.replace(f, 0, &row); err != nil {
+			t.Fatal(err)
+		}
+		if got := valuesOf(f); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", policy, got, want)
+		}
+		if len(d.m.rejections.records) > 0 {
+			t.Errorf("%s: remembers %v", policy, d.m.rejections.records)
+		}
+	}
+}
+
+// While the end of a transaction is not known, the position header's room is not its size: a
+// record that fits with its position is never set aside.
+func TestExactly_JudgesARecordByItsSizeWithThePosition(t *testing.T) {
+	for _, end := range []wal.LSN{0, 0x120, 1<<63 + 5} {
+		d := opened(Config{Guarantee: ExactlyOnce, OnReject: SkipOnReject, PositionHeaders: true})
+		row := wal.Row{Relation: outbox, Ordinal: 1, LSN: 109, Txn: &wal.Txn{Commit: 110, End: end, Time: time.Unix(1000, 0)}}
+		left := func(limit int) int {
+			f := recordsOf(d, &row, "a")
+			record.AddPositions(f.buf, f.buf.Records, &row)
+			x := &exactlyOnce{d: d, refuser: sized(limit)}
+			if err := x.replace(f, 0, &row); err != nil {
+				t.Fatal(err)
+			}
+			return len(f.buf.Records)
+		}
+		f := recordsOf(d, &row, "a")
+		record.AddPositions(f.buf, f.buf.Records, &row)
+		record.PlaceAt(&f.buf.Records[0], max(end, 1))
+		size := broker.BatchSize(&f.buf.Records[0])
+		if left(size) != 1 || left(size-1) != 0 {
+			t.Errorf("end %s: %d records with a limit of their size, and %d with one byte less", end, left(size), left(size-1))
+		}
+	}
+}
+
+// A letter loses what it has to until the sink takes it, and no more.
+func TestExactly_ShortensLettersUntilTheSinkTakesThem(t *testing.T) {
+	for limit, want := range map[int]string{10_000: "both", 2_000: "headers", 1_000: "neither", 100: "neither"} {
+		d := opened(Config{Guarantee: ExactlyOnce, OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic})
+		x := &exactlyOnce{d: d, refuser: sized(limit)}
+		row := wal.Row{Relation: outbox, Ordinal: 1, LSN: 109, Txn: &wal.Txn{Commit: 110, End: 120}}
+		rec := record.Record{
+			Topic: "orders", Key: []byte("k"), Value: make([]byte, 5_000), Row: &row,
+			Headers: []record.Header{{Key: "id", Value: []byte("7")}, {Key: "note", Value: make([]byte, 1_000)}},
+		}
+		letters := []record.Record{d.letter(&rec, "record_too_large", errors.New("too large"))}
+		x.shorten(letters)
+		has := "neither"
+		switch note := slices.ContainsFunc(letters[0].Headers, func(h record.Header) bool { return h.Key == "note" }); {
+		case note && letters[0].Value != nil:
+			has = "both"
+		case note:
+			has = "headers"
+		}
+		if has != want {
+			t.Errorf("limit %d: the letter has %s, want %s", limit, has, want)
+		}
 	}
 }
 

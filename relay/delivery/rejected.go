@@ -24,17 +24,6 @@ import (
 //     acknowledged and confirmed like any other record, in the order of the stream.
 //   - skip: the row is counted and logged, and confirmed without a record.
 
-// rejectionReason is the reason of a row that the router refuses.
-func rejectionReason(rejection error) string {
-	if row, ok := errors.AsType[*record.RowError](rejection); ok {
-		return row.Reason
-	}
-	if errors.Is(rejection, deadletter.ErrFull) {
-		return fault.ReasonParkedKeysFull
-	}
-	return fault.ReasonMapping
-}
-
 // setAside skips a row that the router refuses, or replaces it by a dead letter, or returns why
 // the relay blocks at it. A row of a table that changed is not set aside: every later row would
 // be refused too.

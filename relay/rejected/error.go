@@ -1,10 +1,13 @@
 package rejected
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // RowBlockedError is a record that the brokers reject, and its row.
@@ -32,6 +35,26 @@ func (e *RowBlockedError) Error() string {
 }
 
 func (e *RowBlockedError) Unwrap() error { return e.Err }
+
+// BlockedAtRowError ends a session with exactly-once at a row that only a person can get past.
+type BlockedAtRowError struct {
+	Reason string
+	Err    error
+}
+
+func (e *BlockedAtRowError) Error() string { return e.Err.Error() }
+func (e *BlockedAtRowError) Unwrap() error { return e.Err }
+
+// ReasonOf is the reason of a row that the router refuses.
+func ReasonOf(rejection error) string {
+	if row, ok := errors.AsType[*record.RowError](rejection); ok {
+		return row.Reason
+	}
+	if errors.Is(rejection, deadletter.ErrFull) {
+		return fault.ReasonParkedKeysFull
+	}
+	return fault.ReasonMapping
+}
 
 // SetupMakes adds to the error of a missing dead-letter topic which command makes it.
 func SetupMakes(reason string, err error) error {

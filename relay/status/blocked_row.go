@@ -117,6 +117,7 @@ func (b *Monitor) Read(batch *wal.Batch) {
 	defer b.mu.Unlock()
 	b.readAgain(batch)
 	b.read.add(batch)
+	b.reading.add(batch, now)
 	b.readRows(batch, now)
 }
 

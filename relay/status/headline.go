@@ -60,6 +60,9 @@ func streamingText(s *Status, now time.Time) string {
 	case s.LagSeconds != nil:
 		text += ", " + behindText(*s.LagSeconds)
 	}
+	if s.LongTransaction != nil {
+		text += "; " + s.LongTransaction.text()
+	}
 	if s.Reason != "" {
 		text += "; at present " + causeText(s)
 	}

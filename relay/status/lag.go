@@ -113,6 +113,7 @@ func (b *Monitor) enter(s Session) {
 	start := s.Start()
 	b.confirmed(start)
 	b.read = progress{through: start}
+	b.reading = openTransaction{}
 	b.backlog.seen = seenEnd{end: wal.LSN(s.Positions().Server)}
 }
 

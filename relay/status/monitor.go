@@ -40,7 +40,8 @@ type Monitor struct {
 
 	session Session  // nil between sessions
 	read    progress // of the session, or of the last one
-	backlog backlog  // of the session
+	reading openTransaction
+	backlog backlog // of the session
 	density density
 	ended   lastKnown // of the last session
 	waiting unconfirmed
@@ -600,6 +601,9 @@ func (b *Monitor) Status() Status {
 	if st.Reason == fault.ReasonConfirmedNotMoving {
 		held := b.notMoving(now).Seconds()
 		st.NotMoving = &held
+	}
+	if st.State == Streaming {
+		st.LongTransaction = b.longTransaction(now, notMovingAfter)
 	}
 	st.CatchUp = b.backlog.catchUp()
 	st.RowsBehind = b.rowsBehind(&st)

@@ -67,7 +67,7 @@ func TestNotMoving_IsSaidWithWhatIsKnownOfWhy(t *testing.T) {
 	}{
 		"rows are acknowledged behind one that is not": {stuckSession{received: 5 * mib, confirmed: 0x1000, repeat: 40, stats: checkpoint.Stats{Rows: 41}}, "40 rows are acknowledged and wait for an earlier row"},
 		"nothing is acknowledged":                      {stuckSession{received: 5 * mib, confirmed: 0x1000, stats: checkpoint.Stats{Rows: 7}}, "7 rows are in flight and not acknowledged"},
-		"a long transaction is read":                   {stuckSession{received: 5 * mib, confirmed: 0x1000}, "no transaction has ended there; it is reading a long one"},
+		"nothing more arrives of a transaction":        {stuckSession{received: 5 * mib, confirmed: 0x1000}, "the relay has read to 0/500000, where no transaction has ended, and nothing more arrives"},
 		"PostgreSQL sends nothing":                     {stuckSession{received: 0x1000, confirmed: 0x1000}, "the server sends nothing"},
 		"confirmations do not arrive":                  {stuckSession{received: 5 * mib, confirmed: 5 * mib}, "the relay has confirmed 0/500000, which does not arrive there"},
 	} {

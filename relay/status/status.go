@@ -101,6 +101,9 @@ type Status struct {
 	InFlightLimitBytes int      `json:"in_flight_limit_bytes"`
 	OldestUnacked      *float64 `json:"oldest_unacked_seconds"` // since the oldest row in flight was read; nil without a session
 
+	// LongTransaction is read, and holds the confirmed position until its end; nil: none is.
+	LongTransaction *LongTransaction `json:"long_transaction,omitempty"`
+
 	// EventsToRepeat are acknowledged and cannot be confirmed, because an earlier row, or one of
 	// their transaction, is not acknowledged: a start sends them again. Never with exactly-once.
 	EventsToRepeat int `json:"events_to_repeat"`

@@ -38,7 +38,7 @@ func Sum(all []Status, names []string, now time.Time) Status {
 	st.RowsRead, st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0, 0
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
 	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
-	st.CatchUp, st.RowsBehind = nil, nil
+	st.CatchUp, st.RowsBehind, st.LongTransaction = nil, nil, nil
 	st.Topics, st.Tables, st.TopicRates = []string{}, []Flow{}, []Flow{}
 	unknown, uncounted := false, false
 	for i := range all {
@@ -77,6 +77,9 @@ func (s *Status) add(one *Status) {
 	}
 	if s.CatchUp == nil || one.CatchUp != nil && one.CatchUp.longer(s.CatchUp) {
 		s.CatchUp = one.CatchUp
+	}
+	if s.LongTransaction == nil || one.LongTransaction != nil && one.LongTransaction.Seconds > s.LongTransaction.Seconds {
+		s.LongTransaction = one.LongTransaction
 	}
 	if one.RowsBehind != nil { // each shard has rows of its own
 		rows := *one.RowsBehind

@@ -53,6 +53,7 @@ var (
 	_ sink.Sink      = (*Sink)(nil)
 	_ sink.Pinger    = (*Sink)(nil)
 	_ sink.Incidents = (*Sink)(nil)
+	_ sink.Refuser   = (*Sink)(nil)
 )
 
 // Config is what transactions need beside the brokers.
@@ -145,6 +146,16 @@ func (t *Sink) Finish(done func(error)) {
 	if err := t.put(step{finish: done}); err != nil {
 		done(err)
 	}
+}
+
+// Refuses returns the failure of a record that our own limits refuse.
+func (t *Sink) Refuses(r *record.Record) *sink.Failure {
+	_, err := kafka.Fit(r, t.cfg.MaxMessageBytes)
+	if err == nil {
+		return nil
+	}
+	f := t.failure(r.Topic, err, 0)
+	return &f
 }
 
 func (t *Sink) put(s step) error {

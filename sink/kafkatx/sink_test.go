@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -403,6 +404,46 @@ func TestTransactional_FindsRejectedRecordsAmongOthers(t *testing.T) {
 	for _, topic := range []string{"small", "orders"} {
 		if got := committed(t, c, topic); len(got) != 0 {
 			t.Errorf("topic %s has %d records of the search", topic, len(got))
+		}
+	}
+}
+
+// What is refused beforehand is what Send refuses by itself, to the byte, and nothing that brokers
+// decide.
+func TestTransactional_RefusesBeforehandWhatItDoesNotSend(t *testing.T) {
+	t.Parallel()
+	c := eosCluster(t)
+	x := transactional(t, c, nil)
+	x.open()
+	fits := newRecord("orders", "k", "")
+	fits.Value = make([]byte, broker.DefaultMaxMessageBytes-broker.BatchSize(&fits)-6) // the lengths of what is long
+	for broker.BatchSize(&fits) < broker.DefaultMaxMessageBytes {
+		fits.Value = append(fits.Value, 0)
+	}
+	nowhere := newRecord("orders", "k", "v")
+	nowhere.Partition = 77
+	for _, r := range []record.Record{fits, nowhere} {
+		if f := x.Refuses(&r); f != nil {
+			t.Errorf("partition %d, %d bytes: %v", r.Partition, len(r.Value), f.Err)
+		}
+	}
+	large, early := fits, newRecord("orders", "k", "v")
+	large.Value = append(slices.Clone(fits.Value), 0)
+	early.Timestamp = time.Date(1200, 1, 1, 0, 0, 0, 0, time.UTC)
+	for reason, r := range map[string]record.Record{"record_too_large": large, "invalid_timestamp": early} {
+		x.open()
+		done := make(chan error, 1)
+		x.Send(context.Background(), []record.Record{r}, func(err error) { done <- err })
+		sent := failures(t, awaitDone(t, done))[0]
+		wantFailure(t, &sent, sink.Rejected, reason)
+		f := x.Refuses(&r)
+		if f == nil {
+			t.Errorf("%s: not refused beforehand", reason)
+			continue
+		}
+		wantFailure(t, f, sink.Rejected, reason)
+		if f.Err.Error() != sent.Err.Error() {
+			t.Errorf("%q beforehand, %q when sent", f.Err, sent.Err)
 		}
 	}
 }

@@ -65,6 +65,10 @@ func All() map[string]status.Status {
 	still := stopped(status.Streaming, "confirmed_not_moving", "the slot's confirmed position in PostgreSQL has been 16/B374D100 for 4m0s, with 2.1 GiB of WAL after it; 40 rows are acknowledged and wait for an earlier row, or for the end of their transaction; look at the oldest row in flight and at its topic", nil)
 	still.NotMoving, still.EventsToRepeat = number(240.0), 40
 	all["not moving"] = still
+	long := Streaming()
+	long.LagSeconds, long.EventsToRepeat = number(720.0), 1_200_000
+	long.LongTransaction = &status.LongTransaction{Rows: 1_200_000, Bytes: 1_288_490_189, Seconds: 700}
+	all["long transaction"] = long
 	large := stopped(status.Blocked, "record_too_large", at+"MESSAGE_TOO_LARGE: raise max.message.bytes of the topic; a relay that is blocked by it then goes on by itself", row("order-events", 1_348_211))
 	large.EventsRejected = 1
 	all["record too large"] = large
