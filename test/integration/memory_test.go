@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -72,7 +74,26 @@ func TestBackfill_MemoryStaysBounded(t *testing.T) {
 			p.DB.Exec(t, `INSERT INTO outbox SELECT n, 'order', (n % 100)::text, 'x', jsonb_build_object('n', n, 'fill', repeat('x', $2)) FROM generate_series(1, $1::int) n`, rows, fill)
 			brokers.CreateTopic(t, "order-events", 3)
 			process := p.Exec(t, "backfill", "--all", "--yes", "--set", "kafka.compression=snappy")
+			relaytest.Eventually(t, "rows are sent", func() (bool, string) {
+				ends, err := brokers.Admin(t).ListEndOffsets(t.Context(), "order-events")
+				sent := int64(0)
+				ends.Each(func(o kadm.ListedOffset) { sent += o.Offset })
+				return err == nil && sent > 0, process.Output()
+			})
+			release := brokers.Fake.HoldProduce()
+			defer release()
 			began := time.Now()
+			still := 0 // looks at which nothing more was read, as what is in flight bounds it, or all was
+			relaytest.Eventually(t, "the brokers have it wait", func() (bool, string) {
+				if harness.Query[bool](t, p.DB, `SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'cdc-relay backfill' AND datname = current_database()
+					AND query LIKE '%"payload"%outbox%ORDER BY%' AND wait_event IN ('ClientWrite', 'ClientRead')`) {
+					still++
+				} else {
+					still = 0
+				}
+				return still > 25 || process.Ended(), process.Output()
+			})
+			release()
 			peak := process.PeakUntilEnd(t) >> 20
 			if code := process.Wait(t); code != 0 {
 				t.Fatalf("it ended with %d: %s", code, process.Output())

@@ -193,8 +193,10 @@ func TestRetention_PromotedStandbyKeepsWhatIsNotDelivered(t *testing.T) {
 		r.Stop(t)
 		p.write(t, 501, 800, "2h") // and nobody delivers them
 		waiting := p.Exec(t, "retention", "--once", "--set", "maintenance.wait=10m")
+		looks := map[string]bool{} // at the slot, by when they began
 		relaytest.Eventually(t, "it has named rows and waits", func() (bool, string) {
-			return harness.Query[bool](t, p.DB, "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'cdc-relay maintenance' AND query LIKE '%pg_replication_slots%'"), waiting.Output()
+			looks[harness.Query[string](t, p.DB, "SELECT coalesce(max(query_start)::text, '') FROM pg_stat_activity WHERE application_name = 'cdc-relay maintenance' AND query LIKE '%confirmed_flush_lsn%'")] = true
+			return len(looks) > 5, waiting.Output()
 		})
 		p.failOver(t)
 		if code := waiting.Wait(t); code != 1 {
