@@ -276,8 +276,8 @@ func TestCutover_PromotedStandbyLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	eachStandby(t, func(t *testing.T, version, guarantee string, synced bool) {
 		p := newPromotable(t, version, guarantee, synced, "", "")
-		var frozen atomic.Bool
-		stop := p.polls(t, &frozen)
+		var frozen, rests atomic.Bool // rests follows frozen, once what was begun is done
+		stop := p.polls(t, &frozen, &rests)
 		defer stop()
 		p.write(t, 1, 50, "1h")
 		unpublished := func(n int64) {
@@ -289,6 +289,7 @@ func TestCutover_PromotedStandbyLosesAndRepeatsNothing(t *testing.T) {
 		}
 		unpublished(0)
 		frozen.Store(true)
+		relaytest.Eventually(t, "the publisher rests", func() (bool, string) { return rests.Load(), "" })
 		p.write(t, 51, 60, "1h")
 		p.lags(t)
 		cutover := []string{"cutover", "--mark-new", "--settle", "300ms", "--watch", "100ms", "--yes"}
@@ -329,7 +330,7 @@ func TestCutover_PromotedStandbyLosesAndRepeatsNothing(t *testing.T) {
 }
 
 // polls has a publisher send what has no mark, through a failover, until it is stopped.
-func (p *promotable) polls(t *testing.T, frozen *atomic.Bool) (stop func()) {
+func (p *promotable) polls(t *testing.T, frozen, rests *atomic.Bool) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	client, err := kgo.NewClient(kgo.SeedBrokers(p.Brokers.Addrs...))
@@ -346,7 +347,7 @@ func (p *promotable) polls(t *testing.T, frozen *atomic.Bool) (stop func()) {
 				continue // the primary is being replaced
 			}
 			for err == nil && ctx.Err() == nil {
-				if frozen.Load() {
+				if rests.Store(frozen.Load()); rests.Load() {
 					_, err = conn.Exec(ctx, "SELECT pg_sleep(0.02)")
 					continue
 				}
