@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -156,6 +157,9 @@ func (r *reading) send(ctx context.Context, out chan<- *wal.Batch) error {
 	place := r.w.track.Now()
 	r.w.read.Store(place.Rows)
 	reader, err := r.w.holder.Reader(ctx)
+	if postgres.Reason(err) == fault.ReasonLockTimeout { // as long as the snapshot is held
+		r.w.fail(err)
+	}
 	if err != nil {
 		return err
 	}

@@ -251,3 +251,29 @@ func TestMark_ShowsTheDeadLetterInItsRow(t *testing.T) {
 		})
 	}
 }
+
+// A mark that somebody else sets between the finding of a row and its mark stays as it is, and the
+// command says that there was one.
+func TestMark_LeavesWhatSomebodyElseMarked(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.marks(t, "column: published_at", "")
+	k.insert(t, 5)
+	marking := make(chan result, 1)
+	go func() {
+		marking <- invokeWithin(t.Context(), t, append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_MAINTENANCE_WAIT=2m"), "mark", "--once")
+	}()
+	looks := map[string]bool{} // at the slot, by when they began
+	k.await(t, "it has found rows, and waits for the slot", func() bool {
+		looks[queryText(t, k.db, "SELECT coalesce(max(query_start)::text, '') FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cdc-relay maintenance' AND query LIKE '%confirmed_flush_lsn%'")] = true
+		return len(looks) > 5
+	})
+	k.db.Exec(t, "UPDATE outbox SET published_at = '2026-01-01' WHERE ctid IN ('(0,1)', '(0,2)', '(0,3)')")
+	_, stop := k.streams(t)
+	defer stop()
+	got := <-marking
+	got.want(t, exitOK, "public.outbox: marked 2 rows; 3 changed or locked by others", "")
+	if n := harness.Query[int64](t, k.db, "SELECT count(*) FROM outbox WHERE published_at = '2026-01-01'"); n != 3 || k.marked(t) != 5 {
+		t.Errorf("%d marks of somebody else are left of 3, and %d rows have one", n, k.marked(t))
+	}
+}

@@ -59,3 +59,26 @@ maintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}
 		})
 	}
 }
+
+// A view in the table's place, even one that takes an UPDATE and a DELETE: no slot has its rows, and
+// nothing happens to those of the table below it.
+func TestUpkeep_RefusesAView(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.marks(t, "column: published_at", "")
+	k.runs(t, 3)
+	k.age(t, "3h")
+	k.db.Exec(t, "CREATE VIEW seen AS SELECT * FROM outbox; CREATE MATERIALIZED VIEW kept AS SELECT * FROM outbox")
+	untouched := queryText(t, k.db, "SELECT string_agg(t::text, ' ' ORDER BY id) FROM outbox t")
+	for _, view := range []string{"public.seen", "public.kept"} {
+		k.configure(t, fmt.Sprintf("outbox: [{table: %s, preset: outbox, retention: {keep: 1h, then: delete}, mark: {column: published_at}}]\nmaintenance: {in_run: false, wait: 1s}\n", view))
+		for _, job := range []string{"mark", "retention"} {
+			says := "table " + view + ": it is a view, or no table"
+			invoke(t, k.env, job).want(t, exitUsage, says, "")
+			invoke(t, k.env, job, "--once").want(t, exitUsage, " 0 rows", says)
+		}
+	}
+	if now := queryText(t, k.db, "SELECT string_agg(t::text, ' ' ORDER BY id) FROM outbox t"); now != untouched {
+		t.Errorf("rows were %s and are %s", untouched, now)
+	}
+}

@@ -387,11 +387,35 @@ func (h *Holder) Reader(ctx context.Context) (*Reader, error) {
 		postgres.CloseQuietly(q.Conn)
 		return nil, postgres.Classify("import the snapshot", err)
 	}
-	if err := keepFiles(q, h.tables); err != nil {
+	if err := h.joinLocks(q); err != nil {
 		postgres.CloseQuietly(q.Conn)
 		return nil, err
 	}
 	return &Reader{q: q}, nil
+}
+
+// joinPatience is how long a reader waits for the locks that the Holder has. Whoever is before it
+// waits for the Holder, which waits for the reader: the server sees no deadlock in that, and
+// writers wait behind all of them.
+const joinPatience = 5 * time.Second
+
+// joinLocks has a reader lock the tables as the Holder does.
+func (h *Holder) joinLocks(q postgres.Querier) error {
+	if len(h.tables) == 0 {
+		return nil
+	}
+	err := postgres.Classify("lock tables", q.Exec(fmt.Sprintf("SET LOCAL lock_timeout = %d", joinPatience.Milliseconds())))
+	if err == nil {
+		err = keepFiles(q, h.tables)
+	}
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Reason == fault.ReasonLockTimeout {
+		e.Err = fmt.Errorf("somebody who changes it waits for the snapshot, and the reader of the rows waits behind: %w", e.Err)
+		e.Hint = "the snapshot is given up, so that the change goes on; run the command again after it"
+	}
+	if err != nil {
+		return err
+	}
+	return postgres.Classify("lock tables", q.Exec("SET LOCAL lock_timeout = 0"))
 }
 
 // keepFiles locks tables, and refuses those that had other files when the snapshot was taken.

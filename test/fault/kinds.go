@@ -55,7 +55,7 @@ const (
 var kinds []*kind
 
 func init() { // not a literal: kinds are looked up by what they run
-	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, lostKinds, brokerKinds, codeKinds(), letterKinds, oldKinds, upkeepKinds, registryKinds, stepKinds(),
+	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, lostKinds, brokerKinds, codeKinds(), letterKinds, oldKinds, halfwayKinds, upkeepKinds, registryKinds, stepKinds(),
 		[]*kind{{name: "failpoint", about: "kill -9 at a named step of the relay", takes: onRelay, special: true, run: stepFails}})
 }
 

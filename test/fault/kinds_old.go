@@ -30,21 +30,6 @@ var oldKinds = []*kind{
 		steps := backfillSteps(w.plan.ExactlyOnce)
 		return playOld(ctx, w, d, &oldTable{command: backfillCommand, kills: someSteps(steps, d.N, 3)})
 	}},
-	{name: "backfill_pg_immediate", about: "immediate stop of PostgreSQL in the middle of a backfill", takes: onAllServers, run: func(ctx context.Context, w *world, d *Done) error {
-		return playOld(ctx, w, d, &oldTable{command: backfillCommand, halfway: func(ctx context.Context, w *world, _ *Done) error {
-			return w.pg.Restart(context.WithoutCancel(ctx), sandbox.Immediate)
-		}})
-	}},
-	{name: "backfill_broker_kill", about: "kill -9 of a broker in the middle of a backfill", takes: onAllServers, brokers: "apache", run: func(ctx context.Context, w *world, d *Done) error {
-		return playOld(ctx, w, d, &oldTable{command: backfillCommand, halfway: func(ctx context.Context, w *world, d *Done) error {
-			k, i := someBroker(w, d)
-			if err := k.Kill(i); err != nil {
-				return err
-			}
-			rest(ctx, 500*ms)
-			return k.Start(context.WithoutCancel(ctx), i)
-		}})
-	}},
 	{name: "cutover_kill", about: "kill -9 of cutover at three named steps while a publisher polls, called again until it is done", takes: onAllServers, run: func(ctx context.Context, w *world, d *Done) error {
 		return playOld(ctx, w, d, &oldTable{command: cutoverCommand, polled: true, kills: someSteps(cutoverSteps, d.N, 3)})
 	}},
@@ -109,10 +94,10 @@ const (
 // oldTable is a table with rows that no slot has.
 type oldTable struct {
 	command []string
-	polled  bool     // by a publisher
-	kills   []string // failpoints, one for each call
-	strict  bool     // it has to come to each of them
-	halfway func(context.Context, *world, *Done) error
+	polled  bool                                       // by a publisher
+	kills   []string                                   // failpoints, one for each call
+	strict  bool                                       // it has to come to each of them
+	halfway func(context.Context, *world, *Done) error // made once the first call is in the middle
 
 	w      *world
 	name   string // of table, publication and slot
@@ -146,7 +131,9 @@ func (o *oldTable) play(ctx context.Context, d *Done) error {
 	end := func() { stop(); work.Wait() }
 	defer end()
 	killed, err := o.bring(ctx, d)
-	d.Detail = fmt.Sprintf("%d of %d kills", killed, len(o.kills))
+	if len(o.kills) > 0 {
+		d.Detail = fmt.Sprintf("%d of %d kills", killed, len(o.kills))
+	}
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -257,7 +244,7 @@ func (o *oldTable) bring(ctx context.Context, d *Done) (killed int, err error) {
 			if o.halfway == nil || call > 0 {
 				return nil
 			}
-			return o.halfway(ctx, o.w, d)
+			return o.fails(ctx, d)
 		})
 		switch {
 		case err != nil || ctx.Err() != nil:
@@ -290,7 +277,7 @@ func (o *oldTable) call(ctx context.Context, env, command []string, beside func(
 	if beside == nil {
 		outcome <- nil
 	} else {
-		go func() { rest(ctx, sec); outcome <- beside() }()
+		go func() { outcome <- beside() }()
 	}
 	select {
 	case <-process.Done():

@@ -52,14 +52,19 @@ func syncSlots(t *testing.T, next *harness.Database, value string) {
 }
 
 // awaitSynced begins it and waits until the standby could be promoted with the slot.
-// That takes a snapshot of what runs on the primary, which it writes four times a
-// minute of its own accord.
 func awaitSynced(t *testing.T, p *relaytest.Pipeline, old, next *harness.Database) {
+	t.Helper()
+	awaitSlotSynced(t, old, next, p.Slot)
+}
+
+// awaitSlotSynced takes a snapshot of what runs on the primary, which it writes four times a
+// minute of its own accord.
+func awaitSlotSynced(t *testing.T, old, next *harness.Database, slot string) {
 	t.Helper()
 	syncSlots(t, next, "on")
 	relaytest.Eventually(t, "the slot is on the standby", func() (bool, string) {
 		old.Exec(t, "SELECT pg_log_standby_snapshot()")
-		return harness.Query[bool](t, next, "SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary AND invalidation_reason IS NULL", p.Slot), next.Server.Log()
+		return harness.Query[bool](t, next, "SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary AND invalidation_reason IS NULL", slot), next.Server.Log()
 	})
 }
 

@@ -147,19 +147,43 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // counts the parent it was forked from.
 func (p *Process) PeakMemory(t testing.TB) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	peak, err := p.peak()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return peak
+}
+
+// PeakUntilEnd is PeakMemory of a process that ends of its own accord, as it was shortly before.
+func (p *Process) PeakUntilEnd(t testing.TB) (peak int) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); ; {
+		now, err := p.peak()
+		peak = max(peak, now)
+		select {
+		case <-p.done:
+			if peak == 0 {
+				t.Fatalf("it ended before its memory was looked at: %v", err)
+			}
+			return peak
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the process did not end within %s\n%s", Patience, &p.out)
+		}
+	}
+}
+
+func (p *Process) peak() (int, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
 	}
 	for line := range strings.Lines(string(status)) {
 		if text, found := strings.CutPrefix(line, "VmHWM:"); found {
 			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "kB")))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kib << 10
+			return kib << 10, err
 		}
 	}
-	t.Fatalf("no VmHWM in the status of process %d", p.cmd.Process.Pid)
-	return 0
+	return 0, fmt.Errorf("no VmHWM in the status of process %d", p.cmd.Process.Pid)
 }
