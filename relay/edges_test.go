@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
-	"github.com/cdc-relay/cdc-relay/relay/drain"
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -114,7 +114,7 @@ func TestRelay_ADriftThatADrainIsBlockedAtIsNoCut(t *testing.T) {
 		b.cancel()
 		pass(500 * time.Millisecond)
 		p.snapshot.Store(&watch.Snapshot{Drift: &fault.Error{Kind: fault.KindDrift, Reason: fault.ReasonPublicationChanged, Err: errors.New("altered")}})
-		if err := <-b.result; !errors.Is(err, drain.ErrUnseen) || errors.Is(err, ErrDrainCut) || b.server.position() != 120 {
+		if err := <-b.result; !errors.Is(err, ending.ErrUnseen) || errors.Is(err, ErrDrainCut) || b.server.position() != 120 {
 			t.Errorf("run: %v; confirmed %s", err, b.server.position())
 		}
 	})

@@ -1,32 +1,19 @@
 package relay
 
-import "github.com/cdc-relay/cdc-relay/relay/drain"
+import "github.com/cdc-relay/cdc-relay/relay/ending"
 
-// ConfigError means that the configuration does not fit the tables: exit code 2.
-type ConfigError struct{ Err error }
+// What Run returns; the program's exit codes follow from them.
+type (
+	// ConfigError means that the configuration does not fit the tables: exit code 2.
+	ConfigError = ending.ConfigError
 
-func (e *ConfigError) Error() string { return e.Err.Error() }
-func (e *ConfigError) Unwrap() error { return e.Err }
+	// RefusedError means that PostgreSQL or Kafka refuses for good and streaming never began: exit code 3.
+	RefusedError = ending.RefusedError
 
-// RefusedError means that PostgreSQL or Kafka refuses for good and streaming
-// never began: exit code 3.
-type RefusedError struct {
-	Reason string
-	Err    error
-}
-
-func (e *RefusedError) Error() string { return e.Err.Error() }
-func (e *RefusedError) Unwrap() error { return e.Err }
-
-// BlockedError means that the relay waits for a decision that only a person can
-// take, and relay.on_blocked is exit: exit code 4.
-type BlockedError struct {
-	Reason string
-	Err    error
-}
-
-func (e *BlockedError) Error() string { return e.Err.Error() }
-func (e *BlockedError) Unwrap() error { return e.Err }
+	// BlockedError means that the relay waits for a decision that only a person can take, and
+	// relay.on_blocked is exit: exit code 4.
+	BlockedError = ending.BlockedError
+)
 
 // ErrDrainCut is the end of a drain whose rows the next start sends again.
-var ErrDrainCut = drain.ErrCutShort
+var ErrDrainCut = ending.ErrCutShort

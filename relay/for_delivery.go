@@ -37,7 +37,7 @@ func (s *session) Ended() error {
 // ctx ends; where only a person can help, also with relay.on_blocked: exit.
 func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error {
 	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
-		return &BlockedError{reason, cause}
+		return &BlockedError{Reason: reason, Err: cause}
 	}
 	s.r.monitor.SetBlocked(reason, cause)
 	s.r.monitor.Waits(time.Now().Add(d))

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
-	"github.com/cdc-relay/cdc-relay/relay/drain"
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
@@ -152,7 +152,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...func() kgo.Hook) (
 	cfg = cfg.WithDefaults()
 	routes, err := router.New(cfg.Router)
 	if err != nil {
-		return nil, &ConfigError{err}
+		return nil, &ConfigError{Err: err}
 	}
 	var r *Relay
 	cfg.Stream.Binary = func(tables []*wal.Relation, from, end wal.LSN) bool {
@@ -166,7 +166,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...func() kgo.Hook) (
 	}
 	first, err := build()
 	if err != nil {
-		return nil, &ConfigError{err}
+		return nil, &ConfigError{Err: err}
 	}
 	parts := Parts{
 		Router: routes,
@@ -185,7 +185,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...func() kgo.Hook) (
 	if cfg.KeepsPositions() {
 		if parts.Ledger, err = topics.NewLedger(cfg.Kafka.Connection, cfg.CheckpointTopic); err != nil {
 			_ = first.Close(context.Background()) // nothing was sent
-			return nil, &ConfigError{err}
+			return nil, &ConfigError{Err: err}
 		}
 	}
 	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
@@ -338,17 +338,18 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		}
 		atOnce = 0
 		same := repeats.Count(err)
-		v := r.classify(err)
-		if v.fatal != nil {
-			if v.reason == fault.ReasonFenced {
-				r.monitor.SetState(status.Blocked, v.reason, err.Error())
+		rules := r.endRules()
+		v := rules.After(err)
+		if v.Fatal != nil {
+			if v.Reason == fault.ReasonFenced {
+				r.monitor.SetState(status.Blocked, v.Reason, err.Error())
 				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil) // or two relays fence each other as fast as they are restarted
 			}
-			return v.fatal
+			return v.Fatal
 		}
 		delay := wait.Delay()
 		if postgres.KindOf(err) == fault.KindBusy {
-			if !r.ownHolder(err) {
+			if !rules.OwnHolder(err) {
 				r.waitForPredecessor = true
 				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
 			}
@@ -361,10 +362,10 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 				r.ev.Reconnecting(endReason(err), err)
 			}
 		}
-		logged := r.monitor.SetState(v.state, v.reason, err.Error())
+		logged := r.monitor.SetState(v.State, v.Reason, err.Error())
 		r.monitor.Waits(time.Now().Add(delay))
-		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // a standby has logged its state
-			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
+		if v.State != status.Standby && (same == 1 && !logged || same%50 == 0) { // a standby has logged its state
+			r.log.Warn().Err(err).Str("state", string(v.State)).Str("reason", v.Reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
 		if !pause(ctx, deliveryCtx, delay, r.serverBack, r.asked) {
 			return nil
@@ -378,6 +379,10 @@ func (r *Relay) noteDrift(ctx context.Context, err error) {
 		r.drift.CompareAndSwap(nil, &drift{error: err})
 		r.doubts.Write(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version, r.log)
 	}
+}
+
+func (r *Relay) endRules() ending.Rules {
+	return ending.Rules{Streamed: r.streamed.Load(), ExitWhenBlocked: r.cfg.OnBlocked == ExitWhenBlocked, OwnProcess: r.serverPID}
 }
 
 // maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
@@ -409,7 +414,7 @@ func (r *Relay) stopError(err error) error {
 	if late := r.drainBlocker.Load(); late != nil && errors.Is(err, ErrDrainCut) {
 		return fmt.Errorf("%w: relay.drain_timeout (%s) expired, %s", err, r.cfg.DrainTimeout, *late)
 	}
-	if errors.Is(err, ErrDrainCut) || errors.Is(err, drain.ErrUnseen) {
+	if errors.Is(err, ErrDrainCut) || errors.Is(err, ending.ErrUnseen) {
 		return err
 	}
 	return nil // refused, waiting, or standing by: nothing was in flight
@@ -419,7 +424,7 @@ func (r *Relay) stopError(err error) error {
 // clean drain. until is zero, or where the reading ends in a drain that goes on.
 func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) error {
 	r.ended = sessionEnd{}
-	ending := ctx
+	stopped := ctx
 	if until != 0 {
 		ctx = deliveryCtx // the session opens although a stop was asked for
 	}
@@ -464,12 +469,12 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 		return err
 	}
 	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()
-	err = s.run(ending, deliveryCtx)
+	err = s.run(stopped, deliveryCtx)
 	r.ended = sessionEnd{streamed: true, cause: s.cause, read: s.taken.read}
-	if drain.Unreadable(err) {
+	if ending.Unreadable(err) {
 		r.monitor.Unread(s.Lineage(), err)
 	}
-	if s.delivery.Isolates() && drain.Unreadable(err) {
+	if s.delivery.Isolates() && ending.Unreadable(err) {
 		err = delivery.ErrIsolated
 	}
 	r.forgetServerBack()
@@ -484,9 +489,9 @@ func (r *Relay) checkTables(src Source) error {
 	for _, table := range src.Tables() {
 		found, err := r.parts.Router.Check(table)
 		if _, lacks := errors.AsType[*record.ColumnError](err); lacks && r.streamed.Load() {
-			return &ConfigError{fmt.Errorf("%w; give the table the column back, or correct outbox in the configuration and restart", err)}
+			return &ConfigError{Err: fmt.Errorf("%w; give the table the column back, or correct outbox in the configuration and restart", err)}
 		} else if err != nil {
-			return &ConfigError{err}
+			return &ConfigError{Err: err}
 		}
 		if r.streamed.Load() {
 			continue
@@ -505,7 +510,7 @@ func (r *Relay) readySink(ctx context.Context) error {
 	if r.sink == nil {
 		s, err := r.parts.Sink()
 		if err != nil {
-			return &ConfigError{err}
+			return &ConfigError{Err: err}
 		}
 		r.sink = s
 		r.monitor.SetSink(s)

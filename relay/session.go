@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
-	"github.com/cdc-relay/cdc-relay/relay/drain"
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -134,7 +134,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	reader.Go(func() {
 		s.intake.srcErr = s.src.Run(reading, s.intake.out, s.confirmed)
 		if s.intake.srcErr != nil && !s.endedAtUnreadable() {
-			s.sourceLost(drain.LostConnection(s.intake.srcErr))
+			s.sourceLost(ending.LostConnection(s.intake.srcErr))
 		}
 		close(s.intake.out)
 		switch {
@@ -174,7 +174,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 func (s *session) watchConnection() {
 	select {
 	case <-s.src.Lost():
-		s.interrupt(&fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "drain", Err: drain.ErrLost})
+		s.interrupt(&fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "drain", Err: ending.ErrLost})
 	case <-s.intake.emptied:
 	}
 }
@@ -184,7 +184,7 @@ func (s *session) watchConnection() {
 // skipping it also skips whatever is undelivered before it. With exactly-once it is false, and
 // Delivery.Unreadable delivers them at the end.
 func (s *session) endedAtUnreadable() bool {
-	return !s.delivery.Rules().Fenced && drain.Unreadable(s.intake.srcErr)
+	return !s.delivery.Rules().Fenced && ending.Unreadable(s.intake.srcErr)
 }
 
 // awaitRowsBefore lets the deliverer finish the rows before an unreadable one for as long as the slot
@@ -258,7 +258,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("could not close the stream; the last transactions may be sent again")
 	}
-	end := drain.End{
+	end := ending.Session{
 		Cause: cause, Stopped: ctx.Err() != nil,
 		Unanswered: unanswered, Rows: s.tracker.Stats().Rows, Open: s.taken.open, Repeats: s.delivery.Rules().Repeats,
 		Withheld: withheld, CloseFailed: closed, LastUnknown: s.lastUnknown(),
@@ -270,9 +270,9 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 // was found while the rows before an unreadable one were delivered.
 func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping bool) error {
 	switch {
-	case errors.Is(cause, ErrDrainCut), drain.ServerSilent(cause):
+	case errors.Is(cause, ErrDrainCut), ending.ServerSilent(cause):
 		// No wait: the time for it is over, or another relay may have the slot.
-	case drain.LostConnection(cause) && !s.delivery.Rules().Fenced:
+	case ending.LostConnection(cause) && !s.delivery.Rules().Fenced:
 		s.sink.Halt() // again, as the deliverer may have resumed it meanwhile
 		s.await(deliveryCtx, lossGrace)
 	default:
@@ -284,7 +284,7 @@ func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping
 		defer cancel()
 		s.delivery.Finish()
 		s.await(within, limit)
-		if drain.Unreadable(cause) {
+		if ending.Unreadable(cause) {
 			cause = s.delivery.Unreadable(ctx, within, cause)
 		}
 	}
@@ -294,7 +294,7 @@ func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping
 // raisePromise raises the promised position to the tracker's, and reports whether the server will
 // not get the tracker's position.
 func (s *session) raisePromise(deliveryCtx context.Context, cause error) (withheld bool) {
-	if !drain.LostConnection(cause) { // else the server cannot be reached any more
+	if !ending.LostConnection(cause) { // else the server cannot be reached any more
 		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmable()) // it logs the error; rows that are not confirmed are sent again
 	}
 	acked := uint64(s.tracker.Confirmable())

@@ -30,7 +30,6 @@ var large = map[string]string{
 	"inbox/kafkainbox":  "one loop: a partition's rounds, its progress and what ends them; users read its API alone",
 	"debezium/importer": "one subject: a connector's configuration in six forms",
 	"outbox":            "what a service writes events with: shapes, checks and statements share their roles; users read its API alone",
-	"relay":             "the loop of sessions and one session's life, which share the rules of what may be confirmed; what is pure has folders of its own",
 	"relay/status":      "one file for each thing that is shown, most of them pure functions of a few values",
 	"sandbox":           "servers for tests and the demo; never shipped",
 	"test/bench":        "the contestants of the benchmarks; never shipped",

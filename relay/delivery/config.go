@@ -3,7 +3,7 @@ package delivery
 import (
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay/drain"
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -56,4 +56,4 @@ type Events struct {
 }
 
 // ErrDrainCut is the end of a drain whose rows the next start sends again.
-var ErrDrainCut = drain.ErrCutShort
+var ErrDrainCut = ending.ErrCutShort

@@ -1,4 +1,4 @@
-package drain
+package ending
 
 import (
 	"errors"

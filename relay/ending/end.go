@@ -1,6 +1,6 @@
-// Package drain decides what the end of a session means: whether the next start sends rows again,
+// Package ending decides what the end of a session means: whether the next start sends rows again,
 // and so which error a stop ends with. The functions have no side effects.
-package drain
+package ending
 
 import (
 	"errors"
@@ -20,8 +20,8 @@ var ErrLost = errors.New("the connection to the server was lost while records we
 // ErrUnseen ends a drain that delivered all rows and met a change which the next start cannot see.
 var ErrUnseen = errors.New("the publication or a table changed during the drain")
 
-// End is what a session knows after it closed its stream.
-type End struct {
+// Session is what a session knows after it closed its stream.
+type Session struct {
 	Cause   error // why the session ended; nil: its stream ended
 	Stopped bool  // the relay was asked to stop
 
@@ -38,7 +38,7 @@ type End struct {
 }
 
 // SendsAgain reports whether the next start sends rows again that this session handed to the sink.
-func (e *End) SendsAgain() bool {
+func (e *Session) SendsAgain() bool {
 	switch {
 	case e.Unanswered: // their records may be durable; nobody knows
 		return true
@@ -56,13 +56,13 @@ func (e *End) SendsAgain() bool {
 
 // shown reports whether the rows of an open transaction are shown as rows to repeat already, for as
 // long as the stream ends at one of them that cannot be read.
-func (e *End) shown() bool {
+func (e *Session) shown() bool {
 	return Unreadable(e.Cause) && (!e.Repeats || e.Rows == 0)
 }
 
 // Err is the error of the session. After a stop that sends rows again it is ErrCutShort, and with a
 // drift ErrUnseen: the next start cannot see it.
-func (e *End) Err() error {
+func (e *Session) Err() error {
 	cause := e.Cause
 	if errors.Is(cause, ErrLost) && e.CloseFailed != nil {
 		cause = fmt.Errorf("%w: %w", cause, e.CloseFailed)
