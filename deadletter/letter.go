@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/encode"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -24,21 +26,23 @@ const prefix = "cdc-relay-error-"
 
 // The headers of a letter, after those of the record.
 const (
-	HeaderReason    = prefix + "reason"    // as events_rejected_total has it, or parked
-	HeaderMessage   = prefix + "message"   // the error, nothing of the row in it
-	HeaderTopic     = prefix + "topic"     // where the record was to go; absent when no topic could be made
-	HeaderTable     = prefix + "table"     // schema.name
-	HeaderLSN       = prefix + "lsn"       // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
-	HeaderSeq       = prefix + "seq"       // ordinal in the transaction
-	HeaderNth       = prefix + "record"    // among the records of the row, from 0 on; absent for the first
-	HeaderTimeline  = prefix + "timeline"  // that the row was committed on; letters of version 0.1 have none
-	HeaderSource    = prefix + "source"    // SourceID
-	HeaderGroup     = prefix + "group"     // what keeps order: hash of topic and key
-	HeaderPartition = prefix + "partition" // explicit partition; absent when the key decides
-	HeaderTimestamp = prefix + "timestamp" // mapped timestamp, RFC 3339; absent when there is none
-	HeaderMissing   = prefix + "missing"   // comma list: topic, key, value, headers, timestamp, partition
-	HeaderValueSize = prefix + "value-bytes"
-	HeaderValueHash = prefix + "value-sha256" // of a value that is missing because of its size; letters of version 0.1 have none
+	HeaderReason      = prefix + "reason"      // as events_rejected_total has it, or parked
+	HeaderMessage     = prefix + "message"     // the error, nothing of the row in it
+	HeaderTopic       = prefix + "topic"       // where the record was to go; absent when no topic could be made
+	HeaderTable       = prefix + "table"       // schema.name
+	HeaderLSN         = prefix + "lsn"         // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
+	HeaderSeq         = prefix + "seq"         // ordinal in the transaction
+	HeaderNth         = prefix + "record"      // among the records of the row, from 0 on; absent for the first
+	HeaderTimeline    = prefix + "timeline"    // that the row was committed on; letters of version 0.1 have none
+	HeaderSource      = prefix + "source"      // SourceID
+	HeaderGroup       = prefix + "group"       // what keeps order: hash of topic and key
+	HeaderPartition   = prefix + "partition"   // explicit partition; absent when the key decides
+	HeaderCommitTime  = prefix + "commit-time" // of the transaction, RFC 3339; absent for a message outside any; letters of version 0.1 have none
+	HeaderTimestamp   = prefix + "timestamp"   // mapped timestamp, RFC 3339; absent when there is none
+	HeaderMissing     = prefix + "missing"     // comma list: topic, key, value, headers, timestamp, partition
+	HeaderValueSize   = prefix + "value-bytes"
+	HeaderValueHash   = prefix + "value-sha256" // of a value that is missing because of its size; letters of version 0.1 have none
+	HeaderValueSchema = prefix + "value-schema" // of the same value: the number of its schema; absent where it begins otherwise than the values of a registry
 )
 
 // CauseParked is the reason of a row that is good itself and follows one of its key.
@@ -152,6 +156,9 @@ type Letter struct {
 
 	ValueBytes int64  // of a value that is missing because of its size; else zero
 	ValueHash  string // of the same value, see hashOf; empty where it is not known
+	Schema     uint32 // that the value was encoded by, missing or not; zero: by none, or it is not known
+
+	Committed time.Time // commit time of the row's transaction; zero where it is not known
 
 	Partition int32 // of the dead-letter topic, as the next two
 	Offset    int64
@@ -177,7 +184,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	var row Row
 	row.Commit, row.Seq = rec.Row.Place()
 	table := rec.Row.Relation.Qualified()
-	headers := make([]record.Header, 0, len(rec.Headers)+14)
+	headers := make([]record.Header, 0, len(rec.Headers)+15)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {
 			headers = append(headers, h)
@@ -210,6 +217,9 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	add(HeaderGroup, group.String())
 	if rec.Partition != record.AutoPartition {
 		add(HeaderPartition, strconv.Itoa(int(rec.Partition)))
+	}
+	if !rec.Row.Outside() {
+		add(HeaderCommitTime, rec.Row.Txn.Time.UTC().Format(timestampNotation))
 	}
 	if !rec.Timestamp.IsZero() {
 		add(HeaderTimestamp, rec.Timestamp.UTC().Format(timestampNotation))
@@ -249,6 +259,9 @@ func Strip(letter *record.Record) bool {
 		hash := hashOf(letter.Value)
 		headers = append(headers, record.Header{Key: HeaderValueSize, Value: strconv.AppendInt(nil, int64(len(letter.Value)), 10)},
 			record.Header{Key: HeaderValueHash, Value: []byte(hash)})
+		if id := schemaOf(letter.Value); id > 0 && !slices.Contains(parts, router.PartValue) {
+			headers = append(headers, record.Header{Key: HeaderValueSchema, Value: strconv.AppendUint(nil, uint64(id), 10)})
+		}
 		letter.Value, letter.Headers = nil, withMissing(headers, parts, router.PartValue)
 		return true
 	case headerAt(letter.Headers, HeaderReason) > 1:
@@ -266,6 +279,15 @@ func Strip(letter *record.Record) bool {
 		return true
 	}
 	return false
+}
+
+// schemaOf is the number of the schema that a value names as those of a registry do, or zero.
+func schemaOf(value []byte) uint32 {
+	id, err := encode.Framing(value)
+	if err != nil || id > math.MaxInt32 {
+		return 0
+	}
+	return id
 }
 
 func withMissing(headers []record.Header, parts []string, part string) []record.Header {
@@ -378,15 +400,30 @@ func (p *parser) letter(l *Letter) {
 	if n, ok := p.count(HeaderNth, 9); ok {
 		l.Nth = int(n)
 	}
-	if text, ok := p.values[HeaderTimestamp]; ok {
-		at, err := time.Parse(timestampNotation, text)
-		if err != nil {
-			p.fail(HeaderTimestamp)
-		}
-		l.Record.Timestamp = at
-	}
+	l.Record.Timestamp, l.Committed = p.time(HeaderTimestamp), p.time(HeaderCommitTime)
 	l.ValueBytes, _ = p.count(HeaderValueSize, 64)
 	l.ValueHash = p.values[HeaderValueHash]
+	if n, ok := p.count(HeaderValueSchema, 32); ok {
+		l.Schema = uint32(n)
+	} else if !slices.Contains(l.Missing, router.PartValue) {
+		l.Schema = schemaOf(l.Record.Value)
+	}
+	if at := headerAt(l.Record.Headers, record.HeaderCommitTime); at >= 0 && l.Committed.IsZero() {
+		l.Committed, _ = time.Parse(timestampNotation, string(l.Record.Headers[at].Value)) // a letter of version 0.1 may have it
+	}
+}
+
+// time is a header that holds one, zero where it is not there.
+func (p *parser) time(name string) (at time.Time) {
+	text, ok := p.values[name]
+	if !ok {
+		return at
+	}
+	at, err := time.Parse(timestampNotation, text)
+	if err != nil {
+		p.fail(name)
+	}
+	return at
 }
 
 // count is a header that holds a number from 0 on, and whether it is there.
