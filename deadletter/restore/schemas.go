@@ -24,23 +24,26 @@ func (n *numbered) Schema(ctx context.Context, subject string, _ int) (*encode.S
 	if n.gone[subject] {
 		return nil, errNoSchema
 	}
-	s, err := n.Registry.Schema(ctx, subject, 0)
-	if err != nil {
-		return nil, err
-	}
-	for version := s.Version - 1; s.ID != n.id; version-- {
-		if version < 1 {
-			n.gone[subject] = true
-			return nil, fmt.Errorf("schema %d of subject %s: %w", n.id, subject, errNoSchema)
-		}
-		older, err := n.Registry.Schema(ctx, subject, version)
-		if failure, ok := errors.AsType[*fault.Error](err); ok && failure.Reason == fault.ReasonUnknownSubject {
-			continue // that version was deleted
-		}
-		if err != nil {
+	s, err := n.find(ctx, subject)
+	n.gone[subject] = errors.Is(err, errNoSchema)
+	return s, err
+}
+
+// find goes through the versions of a subject, from the latest to the first.
+func (n *numbered) find(ctx context.Context, subject string) (*encode.Schema, error) {
+	for version := 0; version >= 0; {
+		s, err := n.Registry.Schema(ctx, subject, version)
+		switch failure, _ := errors.AsType[*fault.Error](err); {
+		case err == nil && s.ID == n.id:
+			return s, nil
+		case err == nil && version == 0:
+			version = s.Version // the next one is before it
+		case err != nil && (failure == nil || failure.Reason != fault.ReasonUnknownSubject):
 			return nil, err
 		}
-		s = older
+		if version--; version == 0 {
+			break // all were seen; zero would be the latest again
+		}
 	}
-	return s, nil
+	return nil, fmt.Errorf("schema %d of subject %s: %w", n.id, subject, errNoSchema)
 }
