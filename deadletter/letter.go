@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +14,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/encode"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // prefix marks the headers of this package. A record's own headers of that name are
@@ -24,21 +24,23 @@ const prefix = "cdc-relay-error-"
 
 // The headers of a letter, after those of the record.
 const (
-	HeaderReason    = prefix + "reason"    // as events_rejected_total has it, or parked
-	HeaderMessage   = prefix + "message"   // the error, nothing of the row in it
-	HeaderTopic     = prefix + "topic"     // where the record was to go; absent when no topic could be made
-	HeaderTable     = prefix + "table"     // schema.name
-	HeaderLSN       = prefix + "lsn"       // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
-	HeaderSeq       = prefix + "seq"       // ordinal in the transaction
-	HeaderNth       = prefix + "record"    // among the records of the row, from 0 on; absent for the first
-	HeaderTimeline  = prefix + "timeline"  // that the row was committed on; letters of version 0.1 have none
-	HeaderSource    = prefix + "source"    // SourceID
-	HeaderGroup     = prefix + "group"     // what keeps order: hash of topic and key
-	HeaderPartition = prefix + "partition" // explicit partition; absent when the key decides
-	HeaderTimestamp = prefix + "timestamp" // mapped timestamp, RFC 3339; absent when there is none
-	HeaderMissing   = prefix + "missing"   // comma list: topic, key, value, headers, timestamp, partition
-	HeaderValueSize = prefix + "value-bytes"
-	HeaderValueHash = prefix + "value-sha256" // of a value that is missing because of its size; letters of version 0.1 have none
+	HeaderReason      = prefix + "reason"      // as events_rejected_total has it, or parked
+	HeaderMessage     = prefix + "message"     // the error, nothing of the row in it
+	HeaderTopic       = prefix + "topic"       // where the record was to go; absent when no topic could be made
+	HeaderTable       = prefix + "table"       // schema.name
+	HeaderLSN         = prefix + "lsn"         // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
+	HeaderSeq         = prefix + "seq"         // ordinal in the transaction
+	HeaderNth         = prefix + "record"      // among the records of the row, from 0 on; absent for the first
+	HeaderTimeline    = prefix + "timeline"    // that the row was committed on; letters of version 0.1 have none
+	HeaderSource      = prefix + "source"      // SourceID
+	HeaderGroup       = prefix + "group"       // what keeps order: hash of topic and key
+	HeaderPartition   = prefix + "partition"   // explicit partition; absent when the key decides
+	HeaderCommitTime  = prefix + "commit-time" // of the transaction, RFC 3339; absent for a message outside any; letters of version 0.1 have none
+	HeaderTimestamp   = prefix + "timestamp"   // mapped timestamp, RFC 3339; absent when there is none
+	HeaderMissing     = prefix + "missing"     // comma list: topic, key, value, headers, timestamp, partition
+	HeaderValueSize   = prefix + "value-bytes"
+	HeaderValueHash   = prefix + "value-sha256" // of a value that is missing because of its size; letters of version 0.1 have none
+	HeaderValueSchema = prefix + "value-schema" // of the same value: the number of its schema; absent where it begins otherwise than the values of a registry
 )
 
 // CauseParked is the reason of a row that is good itself and follows one of its key.
@@ -152,6 +154,9 @@ type Letter struct {
 
 	ValueBytes int64  // of a value that is missing because of its size; else zero
 	ValueHash  string // of the same value, see hashOf; empty where it is not known
+	Schema     uint32 // that the value was encoded by, missing or not; zero: by none, or it is not known
+
+	Committed time.Time // commit time of the row's transaction; zero where it is not known
 
 	Partition int32 // of the dead-letter topic, as the next two
 	Offset    int64
@@ -177,7 +182,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	var row Row
 	row.Commit, row.Seq = rec.Row.Place()
 	table := rec.Row.Relation.Qualified()
-	headers := make([]record.Header, 0, len(rec.Headers)+14)
+	headers := make([]record.Header, 0, len(rec.Headers)+15)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {
 			headers = append(headers, h)
@@ -210,6 +215,9 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	add(HeaderGroup, group.String())
 	if rec.Partition != record.AutoPartition {
 		add(HeaderPartition, strconv.Itoa(int(rec.Partition)))
+	}
+	if !rec.Row.Outside() {
+		add(HeaderCommitTime, rec.Row.Txn.Time.UTC().Format(timestampNotation))
 	}
 	if !rec.Timestamp.IsZero() {
 		add(HeaderTimestamp, rec.Timestamp.UTC().Format(timestampNotation))
@@ -249,6 +257,9 @@ func Strip(letter *record.Record) bool {
 		hash := hashOf(letter.Value)
 		headers = append(headers, record.Header{Key: HeaderValueSize, Value: strconv.AppendInt(nil, int64(len(letter.Value)), 10)},
 			record.Header{Key: HeaderValueHash, Value: []byte(hash)})
+		if id := schemaOf(letter.Value); id > 0 && !slices.Contains(parts, router.PartValue) {
+			headers = append(headers, record.Header{Key: HeaderValueSchema, Value: strconv.AppendUint(nil, uint64(id), 10)})
+		}
 		letter.Value, letter.Headers = nil, withMissing(headers, parts, router.PartValue)
 		return true
 	case headerAt(letter.Headers, HeaderReason) > 1:
@@ -266,6 +277,15 @@ func Strip(letter *record.Record) bool {
 		return true
 	}
 	return false
+}
+
+// schemaOf is the number of the schema that a value names as those of a registry do, or zero.
+func schemaOf(value []byte) uint32 {
+	id, err := encode.Framing(value)
+	if err != nil || id > math.MaxInt32 {
+		return 0
+	}
+	return id
 }
 
 func withMissing(headers []record.Header, parts []string, part string) []record.Header {
@@ -296,108 +316,4 @@ func splitParts(list string) []string {
 		return nil
 	}
 	return strings.Split(list, ",")
-}
-
-// ErrForeign is a record that is neither letter nor marker: somebody else writes to
-// the topic.
-var ErrForeign = errors.New("neither a dead letter nor a marker of cdc-relay")
-
-// Parse returns the letter or the marker that a record holds, or an error with the record's
-// place. The result refers to the message's memory.
-func Parse(m *topics.Message) (*Letter, *Marker, error) {
-	p := parser{values: make(map[string]string)}
-	l := &Letter{Partition: m.Partition, Offset: m.Offset, At: m.Timestamp}
-	l.Record = record.Record{Key: m.Key, Value: m.Value, Partition: record.AutoPartition}
-	letter, marker := headerAt(m.Headers, HeaderReason) >= 0, headerAt(m.Headers, HeaderDone) >= 0
-	for _, h := range m.Headers {
-		switch {
-		case strings.HasPrefix(h.Key, prefix), !letter && strings.HasPrefix(h.Key, HeaderDone):
-			p.values[h.Key] = string(h.Value)
-		default: // of a letter also one that is named as a marker's: the row had it
-			l.Record.Headers = append(l.Record.Headers, h)
-		}
-	}
-	var found *Marker
-	switch {
-	case letter:
-		p.letter(l)
-	case marker:
-		found, l = p.marker(m.Partition, m.Offset), nil
-	default:
-		p.err = ErrForeign
-	}
-	if p.err != nil {
-		return nil, nil, fmt.Errorf("dead-letter topic %s, partition %d, offset %d: %w", m.Topic, m.Partition, m.Offset, p.err)
-	}
-	return l, found, nil
-}
-
-// parser keeps the first header that does not parse.
-type parser struct {
-	values map[string]string
-	err    error
-}
-
-func (p *parser) fail(name string) {
-	if p.err == nil {
-		p.err = fmt.Errorf("header %s is missing or malformed", name)
-	}
-}
-
-func (p *parser) row(lsn, seq string) (row Row) {
-	var err error
-	if row.Commit, err = wal.ParseLSN(p.values[lsn]); err != nil {
-		p.fail(lsn)
-	}
-	if row.Seq, err = strconv.ParseUint(p.values[seq], 10, 64); err != nil {
-		p.fail(seq)
-	}
-	return row
-}
-
-func (p *parser) group() (g Group) {
-	text := p.values[HeaderGroup]
-	if raw, err := hex.DecodeString(text); err == nil && len(raw) == groupSize {
-		return Group(raw)
-	}
-	p.fail(HeaderGroup)
-	return g
-}
-
-func (p *parser) letter(l *Letter) {
-	l.Source, l.Group, l.Row = p.values[HeaderSource], p.group(), p.row(HeaderLSN, HeaderSeq)
-	l.Reason, l.Message, l.Table = p.values[HeaderReason], p.values[HeaderMessage], p.values[HeaderTable]
-	l.Missing, l.Record.Topic = splitParts(p.values[HeaderMissing]), p.values[HeaderTopic]
-	l.Keyed = l.Record.Topic != "" && l.Record.Key != nil
-	if n, ok := p.count(HeaderPartition, 32); ok {
-		l.Record.Partition = int32(n)
-	}
-	if n, ok := p.count(HeaderTimeline, 32); ok {
-		l.Timeline = int32(n)
-	}
-	if n, ok := p.count(HeaderNth, 9); ok {
-		l.Nth = int(n)
-	}
-	if text, ok := p.values[HeaderTimestamp]; ok {
-		at, err := time.Parse(timestampNotation, text)
-		if err != nil {
-			p.fail(HeaderTimestamp)
-		}
-		l.Record.Timestamp = at
-	}
-	l.ValueBytes, _ = p.count(HeaderValueSize, 64)
-	l.ValueHash = p.values[HeaderValueHash]
-}
-
-// count is a header that holds a number from 0 on, and whether it is there.
-func (p *parser) count(name string, bits int) (int64, bool) {
-	text, ok := p.values[name]
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(text, 10, bits)
-	if err != nil || n < 0 {
-		p.fail(name)
-	}
-	return n, true
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/router"
@@ -22,14 +23,16 @@ type Redriver struct {
 	ReadLetters func(ctx context.Context, entries []*Entry) (map[Location]*Letter, error)
 
 	// Own reports whether Restore finds the rows of a source. Lost reports whether the database's
-	// history no longer has the record: the table's row with the same event id is then another
-	// row. Lost may be nil: nothing is lost.
+	// history no longer has the row of an own record: a failover lost it. The event did not happen then,
+	// and the table's row with the same event id is another one, so no letter of it is sent. Lost
+	// may be nil: nothing is lost.
 	Own  func(source string) bool
 	Lost func(ID) bool
 
-	// Restore makes the records of the letter's row as it is now, for the letter's missing parts.
-	// The bytes stay valid until the next Run.
-	Restore func(ctx context.Context, l *Letter) (Restored, error)
+	// Restore makes the records of the rows that have the letter's event id, as they are now, for the
+	// letter's missing parts: of one at least, or it ends with an error. The bytes stay valid until
+	// the next Run.
+	Restore func(ctx context.Context, l *Letter) iter.Seq2[Restored, error]
 
 	// Reserved are the topics that no record may go to, whatever a letter says.
 	Reserved record.Reserved
@@ -55,8 +58,9 @@ type Outcome struct {
 	Err     error    // why not all
 
 	// Changed counts entries that are done whose row was changed after the letter was written;
-	// Unproven those for which neither value nor key shows whether it was.
-	Changed, Unproven int
+	// Recoded those for which this cannot be known, as their schema is gone; Unproven those for
+	// which neither value nor key shows whether it was.
+	Changed, Recoded, Unproven int
 }
 
 // Stopped is why a Run ended before its tasks. What was marked until then is done with.
@@ -253,6 +257,8 @@ func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Loca
 		switch {
 		case o.entry.found == changed:
 			out.Changed++
+		case o.entry.found == recoded:
+			out.Recoded++
 		case o.entry.unproven():
 			out.Unproven++
 		}
@@ -311,6 +317,8 @@ func (r *Redriver) check(e *Entry, rec *record.Record) error {
 func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Location]*Letter) (*record.Record, error) {
 	l, ok := whole[e.Location()]
 	switch {
+	case r.Lost != nil && r.Own(e.Source) && r.Lost(e.ID):
+		return nil, fmt.Errorf("the row of the letter at partition %d, offset %d, of timeline %d, was lost in a failover, so the database does not have it; discard the letter, and write the event again if it is to be sent", e.Partition, e.Offset, e.Timeline)
 	case r.DryRun && e.Complete():
 		return &e.Record, nil // what an entry lacks of it is sent, not looked at
 	case !ok:
@@ -321,14 +329,8 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Location]*Let
 		return &l.Record, nil
 	case !r.Own(l.Source):
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete and comes from %s, whose table this configuration does not read; re-drive it with the configuration of that pipeline, or discard it and write the event again", e.Partition, e.Offset, l.Source)
-	case r.Lost != nil && r.Lost(l.ID):
-		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete, and its row, of timeline %d, was lost in a failover; discard it, and write the event again if it is to be sent", e.Partition, e.Offset, l.Timeline)
 	}
-	made, err := r.Restore(ctx, l)
-	if err != nil {
-		return nil, err
-	}
-	found, err := l.accept(made)
+	made, found, err := l.choose(r.Restore(ctx, l))
 	if err != nil {
 		return nil, err
 	}

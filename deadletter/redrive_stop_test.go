@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -183,11 +184,11 @@ func TestRedriver_SendsNothingOnceItIsToStop(t *testing.T) {
 }
 
 // restoring gives the record, and has the redrive stopped meanwhile.
-func restoring(rec *record.Record, stop context.CancelCauseFunc) func(context.Context, *Letter) (Restored, error) {
-	return func(context.Context, *Letter) (Restored, error) {
+func restoring(rec *record.Record, stop context.CancelCauseFunc) func(context.Context, *Letter) iter.Seq2[Restored, error] {
+	return oneRow(func(*Letter) (Restored, error) {
 		stop(errors.New("enough"))
 		return Restored{Record: rec}, nil
-	}
+	})
 }
 
 // A letter that somebody else was done with meanwhile is no outcome.

@@ -1,8 +1,8 @@
 package deadletter
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -139,9 +139,9 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 			}
 		})
 		var out sinktest.Recorder
-		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (Restored, error) {
+		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: oneRow(func(*Letter) (Restored, error) {
 			return Restored{}, errors.New("the row is gone")
-		}}
+		})}
 		outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 		if outcome.Done != 3 || outcome.Records != 2 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "gone") {
 			t.Fatalf("outcome %+v", outcome)
@@ -210,14 +210,14 @@ func TestRedriver_MarksNothingThatChangedInMemory(t *testing.T) {
 				letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
 				shared := []byte("0000")
 				var out sinktest.Recorder
-				r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(_ context.Context, letter *Letter) (Restored, error) {
+				r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: oneRow(func(letter *Letter) (Restored, error) {
 					rec := letter.Record
 					rec.Value = shared
 					if when == "before" {
 						copy(shared, letter.Commit.String())
 					}
 					return Restored{Record: &rec}, nil
-				}}
+				})}
 				if when != "before" {
 					out.Decide(func(*record.Record) sinktest.Verdict { copy(shared, "1111"); return sinktest.Verdict{} })
 				}
@@ -240,10 +240,10 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 	l.letter(0x10, "a")
 	task := l.backlog.Whole()[0]
 	letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
-	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/5/other" }, Restore: func(context.Context, *Letter) (Restored, error) {
+	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/5/other" }, Restore: oneRow(func(*Letter) (Restored, error) {
 		t.Fatal("it was looked for in our table")
 		return Restored{}, nil
-	}}
+	})}
 	outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/5/orders") {
 		t.Fatalf("outcome %+v", outcome)
@@ -430,7 +430,7 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 			letters := whole(task, func(*Letter) {})
 			tt.edit(letters[Location{}])
 			var out sinktest.Recorder
-			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (Restored, error) { return Restored{Record: tt.found}, nil }}
+			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: rowsOf(Restored{Record: tt.found})}
 			outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 			if tt.want == "" && outcome.Done == 1 {
 				return
@@ -467,22 +467,32 @@ func TestLetter_CompletedKeepsWhatOnlyItKnows(t *testing.T) {
 	}
 }
 
-// The row of a letter may be lost, and another one have its event id.
-func TestRedriver_RestoresNothingThatAFailoverLost(t *testing.T) {
-	l := newLog(Filter{})
-	l.cause.Timeline, l.cause.Missing = 1, []string{router.PartValue}
-	l.letter(0x900, "a")
-	task := l.backlog.Whole()[0]
-	var out sinktest.Recorder
-	r := &Redriver{
-		Sink: &out, Topic: topic, Own: func(string) bool { return true }, Lost: func(id ID) bool { return id.Timeline == 1 && id.Commit >= 0x800 },
-		Restore: func(context.Context, *Letter) (Restored, error) {
-			return Restored{Record: newRecord(0x810, 1, "a", "v")}, nil
-		},
-	}
-	outcome := r.perform(t.Context(), chunk{&task, task.Entries}, whole(task, func(*Letter) {}))
-	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "failover") || len(out.Delivered()) > 0 {
-		t.Errorf("outcome %+v", outcome)
+// The row of a letter may be lost, and another one have its event id. The event of a complete letter
+// did not happen either. What another database lost is not known.
+func TestRedriver_SendsNothingThatAFailoverLost(t *testing.T) {
+	for name, missing := range map[string][]string{"complete": nil, "without its value": {router.PartValue}} {
+		for _, plan := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, plan %t", name, plan), func(t *testing.T) {
+				l := newLog(Filter{})
+				l.cause.Timeline, l.cause.Missing = 1, missing
+				l.letter(0x900, "a")
+				task := l.backlog.Whole()[0]
+				var out sinktest.Recorder
+				r := &Redriver{
+					Sink: &out, Topic: topic, DryRun: plan, Own: func(string) bool { return true }, Lost: func(id ID) bool { return id.Timeline == 1 && id.Commit >= 0x800 },
+					Restore: rowsOf(Restored{Record: newRecord(0x810, 1, "a", "v")}),
+				}
+				letters := whole(task, func(*Letter) {})
+				outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
+				if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "failover") || len(out.Delivered()) > 0 {
+					t.Errorf("outcome %+v", outcome)
+				}
+				r.Own = func(string) bool { return false }
+				if outcome = r.perform(t.Context(), chunk{&task, task.Entries}, letters); (outcome.Err == nil) != (missing == nil) {
+					t.Errorf("of another database: %+v", outcome)
+				}
+			})
+		}
 	}
 }
 

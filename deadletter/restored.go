@@ -8,14 +8,7 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/router/record"
 )
-
-// Restored is what the row that has a letter's event id makes now.
-type Restored struct {
-	Record  *record.Record
-	Payload []byte // the payload column as it is
-}
 
 // hashOf is a value's hash, as a header has it.
 func hashOf(value []byte) string {
@@ -31,13 +24,17 @@ const (
 	unknown likeness = iota // the letter has nothing of the value
 	same
 	changed
+	recoded // it cannot be known: another schema encodes the value, see Restored
 )
 
 func (l *Letter) compare(now Restored) likeness {
 	missing := slices.Contains(l.Missing, router.PartValue)
 	like := func(equal bool) likeness {
-		if equal {
+		switch {
+		case equal:
 			return same
+		case now.Recoded:
+			return recoded
 		}
 		return changed
 	}
@@ -56,14 +53,27 @@ func (l *Letter) compare(now Restored) likeness {
 // row and is refused. With the same key and another value, it was changed, which the redrive
 // reports. Without a key, only the value tells two rows with one event id apart.
 func (l *Letter) accept(now Restored) (likeness, error) {
-	if !slices.Contains(l.Missing, router.PartKey) && !bytes.Equal(now.Record.Key, l.Record.Key) {
+	if !l.sameKey(now) {
 		return changed, l.another("makes another key")
 	}
 	found := l.compare(now)
 	if found == changed && !l.keyTells() {
 		return changed, l.another("holds another value, and no key of its own tells it from others")
 	}
+	if found == recoded && !l.keyTells() {
+		return found, fmt.Errorf("the letter at partition %d, offset %d is not complete, and %s: bring the schema back, or discard the letter, and write the event again", l.Partition, l.Offset, l.schemaGone())
+	}
 	return found, nil
+}
+
+// schemaGone is why nothing shows whether a row is the letter's.
+func (l *Letter) schemaGone() string {
+	return fmt.Sprintf("schema %d, which encoded its value, is not at hand any more, so that nothing shows which row it was made of", l.Schema)
+}
+
+// sameKey reports whether the row's record has the key of the letter's, as far as that is known.
+func (l *Letter) sameKey(now Restored) bool {
+	return slices.Contains(l.Missing, router.PartKey) || bytes.Equal(now.Record.Key, l.Record.Key)
 }
 
 // keyTells reports whether the key tells rows of one event id apart. Rows of a table without

@@ -2,13 +2,39 @@ package deadletter
 
 import (
 	"context"
+	"errors"
+	"iter"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
+
+// framed begins a value by schema 7.
+const framed = "\x00\x00\x00\x00\x07"
+
+// rowsOf has the table give these rows, whatever the letter.
+func rowsOf(rows ...Restored) func(context.Context, *Letter) iter.Seq2[Restored, error] {
+	return func(context.Context, *Letter) iter.Seq2[Restored, error] {
+		return func(yield func(Restored, error) bool) {
+			for _, now := range rows {
+				if !yield(now, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// oneRow has it give one row, or fail.
+func oneRow(row func(*Letter) (Restored, error)) func(context.Context, *Letter) iter.Seq2[Restored, error] {
+	return func(_ context.Context, l *Letter) iter.Seq2[Restored, error] {
+		return func(yield func(Restored, error) bool) { yield(row(l)) }
+	}
+}
 
 // The row that has a letter's event id may have been changed, or be another one: ids that
 // are counted begin again when a table is emptied.
@@ -49,6 +75,7 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 		letter            record.Record
 		now               Restored
 		changed, unproven int
+		recoded           int
 		refused           string
 	}{
 		"the same row":                           {letter: stripped(keyed("large")), now: Restored{Record: keyed("large")}},
@@ -65,6 +92,9 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 		"of a large payload, in a format by now": {letter: stripped(keyless("[1]"), router.PartValue), now: Restored{Record: keyless(`{"payload":[1]}`), Payload: []byte("[1]")}},
 		"whole but for its topic":                {letter: wrapped(keyless("v"), router.PartTopic), now: Restored{Record: keyless("v")}},
 		"whole but for its topic, another row":   {letter: wrapped(keyless("v"), router.PartTopic), now: Restored{Record: keyless("w")}, refused: "another row"},
+		"its schema is gone":                     {letter: stripped(keyed(framed + "old")), now: Restored{Record: keyed("\x00\x00\x00\x00\x08new"), Recoded: true}, recoded: 1},
+		"its schema is gone, without a key":      {letter: stripped(keyless(framed + "old")), now: Restored{Record: keyless("\x00\x00\x00\x00\x08new"), Recoded: true}, refused: "schema 7, which encoded its value, is not at hand any more"},
+		"its schema is gone, another key":        {letter: stripped(byID(framed + "old")), now: Restored{Record: keyed("\x00\x00\x00\x00\x08new"), Recoded: true}, refused: "makes another key"},
 		"its key is missing":                     {letter: wrapped(keyless("v"), router.PartKey), now: Restored{Record: keyed("w")}, refused: "another row"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +109,7 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 				var out sinktest.Recorder
 				r := &Redriver{
 					Sink: &out, Topic: topic, DryRun: plan, Own: func(string) bool { return true },
-					Restore: func(context.Context, *Letter) (Restored, error) { return tt.now, nil },
+					Restore: rowsOf(tt.now),
 				}
 				outcome := r.perform(t.Context(), chunk{&task, task.Entries}, map[Location]*Letter{{}: parsed})
 				if tt.refused != "" {
@@ -88,7 +118,7 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 					}
 					continue
 				}
-				if outcome.Done != 1 || outcome.Err != nil || outcome.Changed != tt.changed || outcome.Unproven != tt.unproven {
+				if outcome.Done != 1 || outcome.Err != nil || outcome.Changed != tt.changed || outcome.Unproven != tt.unproven || outcome.Recoded != tt.recoded {
 					t.Errorf("plan %t: outcome %+v", plan, outcome)
 				}
 			}
@@ -113,5 +143,112 @@ func TestCompleted_TakesTheHeadersOfAValueThatCouldNotBeMade(t *testing.T) {
 	}
 	if len(made.Headers) != 1 {
 		t.Errorf("the record of the row got headers: %v", made.Headers)
+	}
+}
+
+// Several rows have the event id of a letter. The one whose value was set aside is taken, and no
+// other: the rows may all have the letter's key.
+func TestRedriver_ChoosesAmongRowsOfOneEventID(t *testing.T) {
+	keyed := func(key, value string) Restored { return Restored{Record: newRecord(0x10, 1, key, value)} }
+	routed := func(value, to string) Restored {
+		rec := newRecord(0x10, 1, "a", value)
+		rec.Topic = to
+		return Restored{Record: rec}
+	}
+	broken := Restored{Err: errors.New("no topic")}
+	gone := Restored{Record: newRecord(0x10, 1, "a", "new"), Recoded: true}
+	large, unhashed, unrouted := newRecord(0x10, 1, "a", "large"), newRecord(0x10, 1, "a", "large"), newRecord(0x10, 1, "a", "large")
+	for name, tt := range map[string]struct {
+		rec     *record.Record
+		rows    []Restored
+		sent    string // topic and value
+		refused string
+	}{
+		"the second":                      {large, []Restored{keyed("a", "1"), keyed("a", "large"), keyed("a", "3")}, "orders large", ""},
+		"the last, after one of no use":   {large, []Restored{broken, keyed("a", "large")}, "orders large", ""},
+		"the first, before one of no use": {large, []Restored{keyed("a", "large"), broken}, "orders large", ""},
+		"two that are alike":              {large, []Restored{keyed("a", "large"), keyed("a", "large"), keyed("a", "3")}, "orders large", ""},
+		"one of another key":              {large, []Restored{keyed("b", "large"), keyed("a", "3")}, "", "2 rows have its event id, none of them with the value that was set aside"},
+		"none":                            {large, []Restored{keyed("a", "1"), keyed("a", "2"), keyed("a", "3")}, "", "3 rows have its event id, none of them with the value that was set aside: restore that row as it was, or discard the letter"},
+		"none, one of no use":             {large, []Restored{broken, broken}, "", "2 rows have its event id"},
+		"one of no use alone":             {large, []Restored{broken}, "", "no topic"},
+		"two topics":                      {unrouted, []Restored{routed("large", "x"), routed("large", "y")}, "", "the rest of their records differs"},
+		"one topic":                       {unrouted, []Restored{routed("large", "x"), routed("other", "y"), routed("large", "x")}, "x large", ""},
+		"no hash, two of its key":         {unhashed, []Restored{keyed("a", "1"), keyed("a", "large")}, "", "nothing in the letter tells which of them was set aside"},
+		"no hash, one of its key":         {unhashed, []Restored{keyed("b", "1"), keyed("a", "large")}, "orders large", ""},
+		"its schema is gone":              {large, []Restored{gone, gone}, "", "is not at hand any more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cause
+			c.Timeline = 1
+			if tt.rec == unrouted {
+				c.Missing = []string{router.PartTopic}
+			}
+			rec := *tt.rec
+			if tt.rec == unrouted {
+				rec.Topic = ""
+			}
+			w := Wrap(&rec, topic, c)
+			if tt.rec != unrouted {
+				Strip(&w)
+			}
+			if at := headerAt(w.Headers, HeaderValueHash); tt.rec == unhashed {
+				w.Headers = append(w.Headers[:at:at], w.Headers[at+1:]...)
+			}
+			l := newLog(Filter{})
+			l.put(w, 0)
+			task := l.backlog.Whole()[0]
+			parsed, _, err := Parse(message(w, 0, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out sinktest.Recorder
+			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: rowsOf(tt.rows...)}
+			outcome := r.perform(t.Context(), chunk{&task, task.Entries}, map[Location]*Letter{{}: parsed})
+			if tt.refused != "" {
+				if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), tt.refused) || len(out.Delivered()) > 0 {
+					t.Errorf("outcome %+v", outcome)
+				}
+				return
+			}
+			if outcome.Err != nil || outcome.Done != 1 || outcome.Changed+outcome.Unproven+outcome.Recoded > 0 {
+				t.Fatalf("outcome %+v", outcome)
+			}
+			if d := out.Delivered()[0]; d.Topic+" "+string(d.Value) != tt.sent {
+				t.Errorf("sent %s %q, want %q", d.Topic, d.Value, tt.sent)
+			}
+		})
+	}
+}
+
+// What makes the same record again: the time of the commit, and the schema of the value.
+func TestLetter_KeepsWhatMakesItsRecordAgain(t *testing.T) {
+	committed := time.Date(2024, 2, 29, 12, 0, 0, 500_000, time.UTC)
+	wrapped := func(value string, at time.Time, missing ...string) record.Record {
+		rec := newRecord(0x10, 1, "a", value)
+		rec.Row.Txn.Time = at
+		c := cause
+		c.Missing = missing
+		return Wrap(rec, topic, c)
+	}
+	stripped := func(w record.Record) record.Record { Strip(&w); return w }
+	positioned := wrapped("v", time.Time{})
+	positioned.Headers = append([]record.Header{{Key: record.HeaderCommitTime, Value: []byte("2024-02-29T12:00:00.0005Z")}}, positioned.Headers...)
+	for name, tt := range map[string]struct {
+		w         record.Record
+		schema    uint32
+		committed time.Time
+	}{
+		"a value by a schema":              {wrapped(framed+"x", committed), 7, committed},
+		"the same, left out":               {stripped(wrapped(framed+"x", committed)), 7, committed},
+		"a value by none":                  {stripped(wrapped(`{"n": 1}`, committed)), 0, committed},
+		"a payload of which none was made": {stripped(wrapped(framed+"x", committed, router.PartValue)), 0, committed},
+		"a message outside a transaction":  {wrapped("v", time.Time{}), 0, time.Time{}},
+		"position headers alone":           {positioned, 0, committed},
+	} {
+		l, _, err := Parse(message(tt.w, 0, 0))
+		if err != nil || l.Schema != tt.schema || !l.Committed.Equal(tt.committed) {
+			t.Errorf("%s: schema %d, committed %s: %v", name, l.Schema, l.Committed, err)
+		}
 	}
 }

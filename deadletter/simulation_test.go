@@ -40,7 +40,7 @@ func TestSimulation_LettersAreNeitherLostNorMixed(t *testing.T) {
 }
 
 // tallied is what the seeds came to.
-type tallied struct{ events, letters, sent, discarded, kills, forks, expired int }
+type tallied struct{ events, letters, sent, discarded, kills, forks, expired, lost, shared int }
 
 func (f *tallied) add(w *world) {
 	f.events += len(w.events)
@@ -57,6 +57,10 @@ func (f *tallied) add(w *world) {
 		switch {
 		case line == "redrive is killed":
 			f.kills++
+		case strings.Contains(line, "rows have the event id of one letter"):
+			f.shared++
+		case strings.Contains(line, "was lost in a failover"):
+			f.lost++
 		case strings.Contains(line, "forks at"):
 			f.forks++
 		case strings.Contains(line, "expire"):
@@ -66,7 +70,7 @@ func (f *tallied) add(w *world) {
 }
 
 func (f *tallied) everything() bool {
-	return min(f.events, f.letters, f.sent, f.discarded, f.kills, f.forks, f.expired) > 0
+	return min(f.events, f.letters, f.sent, f.discarded, f.kills, f.forks, f.expired, f.lost, f.shared) > 0
 }
 
 // live is one seed: some time in which everything happens, and then a quiet end.
@@ -255,13 +259,17 @@ func (w *world) end() {
 	w.complete()
 }
 
-// giveUp discards the first letter of a key that cannot be sent, which has to be one of
-// which the row cannot be found, and sends the rest.
+// giveUp discards the first letter of a key that cannot be sent, which has to be one whose row
+// was lost, or cannot be found, and sends the rest.
 func (w *world) giveUp(o *operator, out Outcome) {
 	for out.Err != nil && w.faults == nil {
 		e := out.Entries[out.Done]
-		if e.Complete() {
+		if e.Complete() && !o.p.lost(e.ID) {
 			w.fault("a whole letter cannot be sent: %v", out.Err)
+			return
+		}
+		if !o.p.lost(e.ID) && o.p.has(w.eventOf(e)) {
+			w.fault("%s cannot be sent, and its row is there: %v", w.eventOf(e), out.Err)
 			return
 		}
 		if found := w.eventOf(e); found != nil {
@@ -280,6 +288,11 @@ func (w *world) giveUp(o *operator, out Outcome) {
 			}
 		}
 	}
+}
+
+// has reports whether the table has the row of an event, so that a redrive finds it.
+func (p *pipe) has(e *event) bool {
+	return slices.ContainsFunc(p.rows, func(c *change) bool { return c.serial > 0 && len(c.events) == 1 && c.events[0] == e })
 }
 
 func (w *world) complete() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -183,8 +184,11 @@ func (p *pipe) insert() {
 		p.serial++
 		c := &change{commit: p.commit, seq: uint64(seq + 1), serial: p.serial}
 		c.row = &wal.Row{Txn: txn, Ordinal: c.seq, Relation: &wal.Relation{Namespace: "public", Name: "outbox"}}
-		if w.chance(15) {
+		switch {
+		case w.chance(15):
 			c.serial = 0
+		case w.chance(20) && len(p.rows) > 0: // no unique index prevents it
+			c.serial = p.rows[w.random.IntN(len(p.rows))].serial
 		}
 		key := []byte{byte('a' + w.random.IntN(3))}
 		if w.chance(10) {
@@ -482,6 +486,9 @@ func (o *operator) Send(_ context.Context, records []record.Record, done func(er
 			o.w.say("redrive marks %s", rec.Headers)
 		} else {
 			o.w.land(rec, "redrive")
+			if e != nil && e.source == o.p.source && o.p.lost(e.id) {
+				o.w.fault("redrive sent %s, which its database lost", e)
+			}
 			if len(failed) == 0 {
 				o.w.acked[digestOf(rec)] = true
 			}
@@ -501,25 +508,38 @@ func (o *operator) Reachable() error            { return nil }
 func (o *operator) Ready(context.Context) error { return nil }
 func (o *operator) Close(context.Context) error { return nil }
 
-// restore reads the row from the operator's table, whoever wrote the letter.
-func (o *operator) restore(_ context.Context, l *Letter) (Restored, error) {
-	o.point()
-	id := l.EventID()
-	for _, c := range o.p.rows {
-		if c.serial == 0 || id != fmt.Sprint(c.serial) {
-			continue
+// restore reads the rows from the operator's table, whoever wrote the letter.
+func (o *operator) restore(_ context.Context, l *Letter) iter.Seq2[Restored, error] {
+	return func(yield func(Restored, error) bool) {
+		o.point()
+		rows := 0
+		for _, c := range o.p.rows {
+			if c.serial > 0 && l.EventID() == fmt.Sprint(c.serial) {
+				rows++
+				if !yield(o.made(c, l), nil) {
+					return
+				}
+			}
 		}
-		if len(c.events) != 1 || l.Nth > 0 {
-			return Restored{}, errors.New("it makes several records")
+		switch {
+		case rows == 0:
+			yield(Restored{}, errors.New("no such row"))
+		case rows > 1:
+			o.w.say("%d rows have the event id of one letter", rows)
 		}
-		rec := c.events[0].want
-		if o.share {
-			o.buf = append(o.buf[:0], rec.Value...)
-			rec.Value = o.buf
-		}
-		return Restored{Record: &rec, Payload: rec.Value}, nil
 	}
-	return Restored{}, errors.New("no such row")
+}
+
+func (o *operator) made(c *change, l *Letter) Restored {
+	if len(c.events) != 1 || l.Nth > 0 {
+		return Restored{Err: errors.New("it makes several records")}
+	}
+	rec := c.events[0].want
+	if o.share {
+		o.buf = append(o.buf[:0], rec.Value...)
+		rec.Value = o.buf
+	}
+	return Restored{Record: &rec, Payload: rec.Value}
 }
 
 // redrive runs the operator over what the filter selects, and returns what happened to it.

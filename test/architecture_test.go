@@ -89,9 +89,9 @@ var arrows = map[string][]string{
 	"sink/kafkatx":  {"advice", "fault", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
 	"sink/sinktest": {"fault", "replication/wal", "router/record", "sink"},
 
-	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
+	"deadletter":         {"replication/wal", "router", "router/encode", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/waiting": {"deadletter", "router", "sink/topics"},
-	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router/record", "router/resolve", "sink/kafka", "wording"},
+	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router/encode", "router/record", "router/resolve", "router/schemas", "sink/kafka", "wording"},
 	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/ending", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "router/schemas", "sink", "tracing"},

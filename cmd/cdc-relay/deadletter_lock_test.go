@@ -21,7 +21,7 @@ import (
 // setAside is a letter that a test writes; a source that begins with _ is a shard of the
 // own slot.
 type setAside struct {
-	source, key, reason, table, topic string
+	source, key, reason, table, topic, timeline string
 }
 
 // withLetters is a life whose dead-letter topic holds complete letters of its own slot,
@@ -63,7 +63,7 @@ func (l *life) setMoreAside(t *testing.T, letters ...setAside) (source string) {
 		for name, value := range map[string]string{
 			deadletter.HeaderReason: or(one.reason, "record_too_large"), deadletter.HeaderTopic: topic, deadletter.HeaderTable: or(one.table, "public.outbox"),
 			deadletter.HeaderLSN: fmt.Sprintf("0/%X", i+1), deadletter.HeaderSeq: "1", deadletter.HeaderSource: or(one.source, source),
-			deadletter.HeaderGroup: deadletter.KeyGroup(topic, []byte(one.key)).String(), deadletter.HeaderTimeline: "1",
+			deadletter.HeaderGroup: deadletter.KeyGroup(topic, []byte(one.key)).String(), deadletter.HeaderTimeline: or(one.timeline, "1"),
 		} {
 			letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 		}

@@ -41,7 +41,11 @@ and routes it with the current configuration. This needs SELECT on the table. Th
 does the same, so it shows the topic or the reason why there is none. Refusals by the
 brokers show only with --yes. RESULT warns if the row was changed after its letter was
 written. A row with a different key is refused, and so is a row without a key and with a
-different value: it may be another row with the same event id.
+different value: it may be another row with the same event id. If several rows have the
+event id, redrive takes the one whose value the letter was made of, and no other.
+
+redrive refuses a letter whose row was lost in a failover: the database does not have the
+event. Discard the letter, and write the event again if it is to be sent.
 
 With --yes redrive takes a PostgreSQL lock for each of its own slots whose letters it sends
 or discards. It refuses to run while another redrive holds the lock, because two at a time

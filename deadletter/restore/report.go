@@ -76,6 +76,7 @@ type Group struct {
 	Through    string `json:"through"`
 	Done       int    `json:"done"`
 	Changed    int    `json:"changed"`  // rows that were changed after their letters were written
+	Recoded    int    `json:"recoded"`  // letters whose schema is gone, so that nothing shows whether their rows were changed
 	Unproven   int    `json:"unproven"` // rows of which neither key nor value shows that they are the letters'
 	Error      string `json:"error,omitempty"`
 	Partition  *int32 `json:"partition,omitempty"` // of the letter that Error is about
@@ -129,6 +130,7 @@ func (r *Report) Add(out deadletter.Outcome) {
 		g.reached[e] = true
 	}
 	g.Changed += out.Changed
+	g.Recoded += out.Recoded
 	g.Unproven += out.Unproven
 	g.describe()
 	if !r.Plan {
@@ -194,6 +196,9 @@ func (r *Report) Summary() string {
 func (g *Group) Doubts() (text string) {
 	if n := g.Changed; n > 0 {
 		text += fmt.Sprintf("; warning: %s changed after the dead letter was written; the record has the value of the dead letter, or the present one where that has none", wording.Count(n, "row"))
+	}
+	if n := g.Recoded; n > 0 {
+		text += fmt.Sprintf("; warning: %s encoded by a schema that is not at hand any more, so that nothing shows whether the row was changed; a missing value is encoded by the present schema", wording.Count(n, "dead letter"))
 	}
 	if n := g.Unproven; n > 0 {
 		text += fmt.Sprintf("; warning: %s found by event id alone: without a key and a known value nothing shows that a reused id is not another row", wording.Count(n, "row"))

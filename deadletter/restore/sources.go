@@ -38,6 +38,14 @@ func (s *Sources) Own(source string) bool {
 	return s.system != "" && system == s.system && database == s.database && s.cfg.OwnSlot(slot)
 }
 
+// mayOwn reports whether a source of the tasks has the name of an own slot.
+func (s *Sources) mayOwn(tasks []deadletter.Task) bool {
+	return slices.ContainsFunc(tasks, func(task deadletter.Task) bool {
+		_, _, slot := deadletter.SplitSource(task.Entries[0].Source)
+		return s.cfg.OwnSlot(slot)
+	})
+}
+
 // Claim locks the own slots whose dead letters are in tasks, so that a redrive is alone with
 // them, and has them read again: what another redrive did until then is known by now. The
 // context that it returns ends when a lock is lost; release gives the locks back. There is no

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -29,15 +31,9 @@ type Work struct {
 // has to be completed from its table; the report of the tasks has that. An end before the last
 // task is a *deadletter.Stopped.
 func (w *Work) Run(ctx context.Context, tasks []deadletter.Task, needsRows bool, each func(deadletter.Outcome)) error {
-	var history wal.Origin
-	if !w.Discard && needsRows {
-		err := w.Sources.Identify(ctx)
-		if err == nil {
-			history, err = catalog.ReadOrigin(ctx, w.Settings.Replication)
-		}
-		if err != nil {
-			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
-		}
+	history, err := w.history(ctx, tasks, needsRows)
+	if err != nil {
+		return err
 	}
 	rows := NewRows(w.Config, w.Settings)
 	defer rows.Close()
@@ -62,4 +58,27 @@ func (w *Work) Run(ctx context.Context, tasks []deadletter.Task, needsRows bool,
 		r.Sink = sink
 	}
 	return r.Run(ctx, tasks, each)
+}
+
+// history tells which rows of own letters a failover lost. A server that cannot be reached is not
+// asked where no letter needs its tables: then no source is known to be its own. That is so only in
+// a dry run and without a lock.
+func (w *Work) history(ctx context.Context, tasks []deadletter.Task, needsRows bool) (history wal.Origin, err error) {
+	if w.Discard || !needsRows && !w.Sources.mayOwn(tasks) {
+		return history, nil
+	}
+	if err = w.Sources.Identify(ctx); err != nil && !needsRows && postgres.KindOf(err) == fault.KindRetry {
+		return history, nil
+	}
+	if err == nil {
+		history, err = catalog.ReadOrigin(ctx, w.Settings.Replication)
+	}
+	switch {
+	case err == nil:
+	case needsRows:
+		err = fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
+	default:
+		err = fmt.Errorf("%w; PostgreSQL is asked which rows of letters a failover lost", err)
+	}
+	return history, err
 }

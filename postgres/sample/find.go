@@ -2,13 +2,16 @@ package sample
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"slices"
-	"strings"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Finder looks for rows by the value of a column, all over one connection, which it makes
@@ -47,7 +50,8 @@ func (f *Finder) open(ctx context.Context) error {
 		return err
 	}
 	f.s = s
-	if err := s.q.Exec(limitStatements()); err != nil {
+	// A policy has to be an error: a row that it hides would look deleted.
+	if err := s.q.Exec("SET row_security = off; " + limitStatements()); err != nil {
 		f.Close()
 		return postgres.Classify("prepare to look for rows", err)
 	}
@@ -70,21 +74,21 @@ func (f *Finder) Describe(ctx context.Context, table int) (*wal.Relation, error)
 	return rel, nil
 }
 
-// FindRow reads the row of cfg.Tables[table] whose column has a value, in the form of
-// NewestRow and with its needs. It is nil when there is none; of several it takes
-// any.
-func (f *Finder) FindRow(ctx context.Context, table int, column, value string) (*wal.Row, error) {
+// FindRows calls visit with each row of cfg.Tables[table] whose column has a value, in the form
+// of NewestRow and with its needs, in no order, until visit returns an error. visit owns the row, and must not use the
+// Finder. Where row-level security applies to the role, it is an error.
+func (f *Finder) FindRows(ctx context.Context, table int, column, value string, visit func(*wal.Row) error) error {
 	rel, err := f.Describe(ctx, table)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := f.open(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	name := f.cfg.Tables[table]
 	op := "find a row of table " + name.String()
 	if !slices.ContainsFunc(rel.Columns, func(c wal.Column) bool { return c.Name == column }) {
-		return nil, &fault.Error{Op: op, Err: fmt.Errorf("it has no column %q", column)}
+		return &fault.Error{Op: op, Err: fmt.Errorf("it has no column %q", column)}
 	}
 	names := make([]string, len(rel.Columns), len(rel.Columns)+1)
 	for i, c := range rel.Columns {
@@ -93,17 +97,33 @@ func (f *Finder) FindRow(ctx context.Context, table int, column, value string) (
 	fields := strings.Join(append(names, "pg_catalog.now()"), ", ")
 	// The value comes from a row, so it is a parameter; the server gives it the
 	// column's type, and with it the column's index.
-	result := f.s.q.Conn.ExecParams(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1 LIMIT 1", fields, name.SQL(), wal.QuoteIdentifier(column)),
-		[][]byte{[]byte(value)}, nil, nil, nil).Read()
-	if result.Err != nil {
-		return nil, postgres.PermissionHint(postgres.Classify(op, result.Err), f.s.grant(name))
+	result := f.s.q.Conn.ExecParams(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1", fields, name.SQL(), wal.QuoteIdentifier(column)),
+		[][]byte{[]byte(value)}, nil, nil, nil)
+	for err == nil && result.NextRow() {
+		row := make(postgres.Cells, len(rel.Columns)+1)
+		for i, field := range result.Values() {
+			row[i] = postgres.Cell{Text: string(field), Null: field == nil}
+		}
+		err = visit(sampled(rel, row))
 	}
-	if len(result.Rows) == 0 {
-		return nil, nil
+	if _, failed := result.Close(); err == nil && failed != nil {
+		return f.refused(op, name, failed)
 	}
-	row := make(postgres.Cells, len(result.Rows[0]))
-	for i, field := range result.Rows[0] {
-		row[i] = postgres.Cell{Text: string(field), Null: field == nil}
+	return err
+}
+
+// refused explains why the rows of a table cannot be read.
+func (f *Finder) refused(op string, name wal.Table, err error) error {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.File == "rls.c" {
+		role := "the role that connects"
+		if row, err := f.s.q.One("SELECT current_user"); err == nil {
+			role = fmt.Sprintf("role %q", row.Text(0))
+		}
+		return &fault.Error{
+			Kind: fault.KindRefused, Reason: fault.ReasonPermission, Op: op,
+			Err:  fmt.Errorf("row-level security of table %s applies to %s, and may hide the row", name, role),
+			Hint: "connect as a role with BYPASSRLS, or as the table's owner unless its policies are forced",
+		}
 	}
-	return sampled(rel, row), nil
+	return postgres.PermissionHint(postgres.Classify(op, err), f.s.grant(name))
 }
