@@ -140,3 +140,32 @@ func TestReplay_AsksForNoDeadLettersWhereThereAreNone(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
+
+// Whoever is told that a row was left out is told which one, why, and what to do.
+func TestReplay_SaysWhichRowItLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, guarantee := range []string{"at_least_once", "exactly_once"} {
+		t.Run(guarantee, func(t *testing.T) {
+			t.Parallel()
+			s := parked(t, guarantee)
+			s.done(t)
+			left := func(says ...string) {
+				t.Helper()
+				text, err := s.again(t, ReplayOptions{IDs: []string{"4", "5", "6"}, ToTopic: harness.Unique(t, "elsewhere"), Yes: true})
+				left, ok := errors.AsType[*RejectedError](err)
+				if !ok || left.Rows != 1 || !strings.Contains(text, "sent 2 rows again") || strings.Contains(err.Error(), "secret") {
+					t.Fatalf("%v\n%s", err, text)
+				}
+				for _, part := range append(says, "1 row could not be sent and left out, the first: row of table public.outbox at ", "id = 5 (") {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("%q is not in: %v", part, err)
+					}
+				}
+			}
+			left("(record_too_large): ", "raise kafka.max_message_bytes")
+			s.db.Exec(t, "UPDATE outbox SET payload = '5', aggregate_type = 'a/b' WHERE id = 5")
+			s.settings.Router.Mappings[0].Topic = "${aggregate_type}-events"
+			left("(route): ", "`cdc-relay explain` shows what the mapping makes of a row")
+		})
+	}
+}
