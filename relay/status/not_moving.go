@@ -35,6 +35,9 @@ func (b *Monitor) notMoving(now time.Time) time.Duration {
 	if int64(b.snapshot.WALEnd)-int64(b.snapshot.Slot.Confirmed) >= muchUnconfirmed {
 		return held
 	}
+	if b.awaitsStandby() {
+		return held
+	}
 	if lag, known := b.lag(now); known && lag >= notMovingAfter.Seconds() {
 		return held
 	}
@@ -53,6 +56,8 @@ func (b *Monitor) notMovingText(held time.Duration) string {
 		return text + wording.Count(repeat, "row") + " are acknowledged and wait for an earlier row, or for the end of their transaction; look at the oldest row in flight and at its topic"
 	case stats.Rows > 0:
 		return text + wording.Count(stats.Rows, "row") + " are in flight and not acknowledged; look at the brokers"
+	case b.awaitsStandby():
+		return text + "the server waits for a standby before it sends rows: " + b.snapshot.Away
 	case wal.LSN(at.Received) > slot.Confirmed:
 		return text + "the relay has read to " + wal.LSN(at.Received).String() + " and no transaction has ended there; it is reading a long one"
 	}
