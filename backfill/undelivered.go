@@ -33,21 +33,33 @@ func (r *replay) readUndelivered(ctx context.Context, w *work) {
 	if w.settings.OnReject != relay.DeadLetterOnReject || r.Options.ToTopic != "" || r.facts.none {
 		return
 	}
-	here, topic := w.holder.Origin(), w.settings.DeadLetterTopic
-	set, err := waiting.Load(ctx, w.settings.Kafka.Connection, topic, func(source string) bool {
-		system, database, slot := deadletter.SplitSource(source)
-		return system == here.SystemID && database == here.Database && w.settings.Replication.OwnSlot(slot)
-	})
 	u := &r.plan.undelivered
-	switch e, ok := errors.AsType[*sink.Error](err); {
-	case ok && e.Reason == fault.ReasonUnknownTopic && w.settings.Kafka.CreateTopics.Enabled: // made with the first dead letter
-	case err != nil:
+	set, err := LoadWaiting(ctx, &w.settings, w.holder.Origin())
+	if err != nil {
 		u.unread = err
-	case set.Full():
-		u.unread = fmt.Errorf("more dead letters wait in topic %s than can be held against the rows", topic)
-	default:
-		u.keys, u.of = set.Keys(), make(map[string]struct{})
+		return
 	}
+	u.keys, u.of = set.Keys(), make(map[string]struct{})
+}
+
+// LoadWaiting reads which dead letters of the configured slots wait. More of them than can be kept
+// are an error.
+func LoadWaiting(ctx context.Context, settings *relay.Config, here wal.Origin) (*waiting.Set, error) {
+	topic := settings.DeadLetterTopic
+	set, err := waiting.Load(ctx, settings.Kafka.Connection, topic, func(source string) bool {
+		system, database, slot := deadletter.SplitSource(source)
+		return system == here.SystemID && database == here.Database && settings.Replication.OwnSlot(slot)
+	})
+	e, ok := errors.AsType[*sink.Error](err)
+	switch {
+	case ok && e.Reason == fault.ReasonUnknownTopic && settings.Kafka.CreateTopics.Enabled: // made with the first dead letter
+		return set, nil
+	case err != nil:
+		return nil, err
+	case set.Full():
+		return nil, fmt.Errorf("more dead letters wait in topic %s than can be held against the rows", topic)
+	}
+	return set, nil
 }
 
 // noteUndelivered notes a row that was routed if its key has dead letters that wait.

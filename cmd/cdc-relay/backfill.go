@@ -100,6 +100,6 @@ func backfillFlags(cmd *cobra.Command, o *backfill.Options) {
 	f.StringSliceVar(&o.Order, "order", nil, "`columns` that order the rows and that no update changes (default: a key drawn from a sequence, else the creation time and the key)")
 	f.IntVar(&o.MaxRate, "max-rate", 0, "maximum rows per second; 0: no limit")
 	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "start even if the slot may be lost before the end (max_slot_wal_keep_size)")
-	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start although no column gives the order of writing; with --late, also send after newer records of a key")
+	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start although no column gives the order of writing; with --late, also send after newer records of a key, or ahead of its dead letters that wait")
 	f.BoolVar(&o.Restart, "restart", false, "start from the beginning if an interrupted backfill cannot continue; rows that it sent are repeated")
 }
