@@ -59,8 +59,8 @@ type work struct {
 		letters, skipped int64 // rows in dead letters, and in no topic; once the relay has ended
 		first            error // of the first of them
 	}
-	failure  atomic.Pointer[error]
-	end      struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
+	failure atomic.Pointer[error]
+	end     struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
 }
 
 // act does a step, and those that follow from it.

@@ -34,8 +34,8 @@ While backfill runs, its slot holds back the WAL and its snapshot holds back vac
 
 --late is for a slot that exists: it sends the rows of --where beside the relay, each
 marked with the header cdc-relay-backfill, and changes neither the slot nor the relay. The
-rows keep their order among themselves, but newer rows of a key may be in Kafka already: if
-there are any, one of --to-topic and --accept-order is needed.
+rows keep their order among themselves, but newer rows of a key may be in Kafka already, or
+wait as dead letters: if there are any, one of --to-topic and --accept-order is needed.
 
 Exit codes: 0 sent, nothing to do, or the plan is printed; 1 not finished, run it again;
 2 usage or configuration; 3 the environment refuses; 4 a row cannot be sent.`,

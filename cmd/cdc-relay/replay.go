@@ -31,7 +31,7 @@ order: --to-topic sends to another topic; --complete-keys also sends every newer
 the same keys, so that each key ends with its newest row; --accept-order sends the records
 after the newer ones. Without one of them replay refuses if a key has newer rows. Unless
 --to-topic or --accept-order is set, stop the relay first: replay uses its slot meanwhile,
-and confirms nothing.
+and confirms nothing. Rows of keys with dead letters that wait need one of the two as well.
 
 An interrupted replay continues with the same flags and --resume RUN, if the configuration
 keeps positions in Kafka. With exactly_once it repeats no row; with detect_moved_slot it
