@@ -282,6 +282,8 @@ func (r *replay) besideOrder() string {
 		return "the records go to a topic of their own, the rows of a key in order"
 	case r.Options.AcceptOrder:
 		return "the records land after those of newer rows of their keys, in order among themselves"
+	case p.undelivered.text() != "":
+		return p.undelivered.step()
 	case p.unknown:
 		return "nobody can tell whether the keys have newer rows: use --to-topic or --accept-order"
 	case p.newerRows > 0:
@@ -296,6 +298,8 @@ func (r *replay) besideRefusal() error {
 	switch {
 	case !r.Options.Yes:
 		return nil
+	case p.undelivered.refusal(&r.Options) != nil:
+		return p.undelivered.refusal(&r.Options)
 	case (p.unknown || p.newerRows > 0) && r.Options.ToTopic == "" && !r.Options.AcceptOrder:
 		return progress.Refuse(errors.New("the records would land after newer ones of their keys"), "use --to-topic or --accept-order")
 	case p.rejected > 0 && r.Settings.OnReject != relay.SkipOnReject:

@@ -59,11 +59,20 @@ type replay struct {
 }
 
 // RejectedError is the error of a replay that left rows out because they cannot be sent.
-type RejectedError struct{ Rows int64 }
+type RejectedError struct {
+	Rows  int64
+	First error // of the first of them: which row, why, and what to do about it
+}
 
 func (e *RejectedError) Error() string {
-	return wording.Count(e.Rows, "row") + " could not be sent and left out; `cdc-relay explain` shows what the mapping makes of a row"
+	text := wording.Count(e.Rows, "row") + " could not be sent and left out"
+	if e.First == nil {
+		return text
+	}
+	return text + ", the first: " + e.First.Error()
 }
+
+func (e *RejectedError) Unwrap() error { return e.First }
 
 // Run prints what would be sent, and with Options.Yes sends it.
 func (r *Replay) Run(ctx context.Context) error {
@@ -200,7 +209,7 @@ func (w *work) sendAgain(ctx context.Context) error {
 	sent := int64(w.track.Now().Rows) - w.rejected.skipped - r.plan.leftOut
 	r.Out.say(Line{What: "result", Rows: uint64(max(0, sent)), Text: fmt.Sprintf("sent %s again, run %s", wording.Count(max(0, sent), "row"), w.progress.Run)})
 	if w.rejected.skipped > 0 {
-		return &RejectedError{w.rejected.skipped}
+		return &RejectedError{w.rejected.skipped, w.rejected.first}
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type replayPlan struct {
 	newerKeys   int64
 	unknown     bool // nobody can tell which rows are newer
 	absent      int  // ids without a row
+	undelivered undelivered
 }
 
 // survey reads the chosen rows, and routes them.
@@ -41,6 +42,7 @@ func (r *replay) survey(ctx context.Context, w *work) error {
 	if p.point, err = w.holder.WALInserted(ctx); err != nil {
 		return err
 	}
+	r.readUndelivered(ctx, w)
 	if err := r.route(ctx, w); err != nil {
 		return err
 	}
@@ -108,6 +110,7 @@ func (r *replay) route(ctx context.Context, w *work) error {
 			p.leftOut++
 		default:
 			p.topics[topic]++
+			r.noteUndelivered(row)
 		}
 	}
 }
@@ -147,6 +150,9 @@ func (r *replay) show(w *work) {
 	if p.absent > 0 {
 		lines = append(lines, fmt.Sprintf("  %s of --ids not in the table", wording.Count(p.absent, "event")))
 	}
+	if text := p.undelivered.text(); text != "" {
+		lines = append(lines, "dead letters: "+text)
+	}
 	lines = append(lines, "order: "+r.order())
 	if !r.Options.Yes {
 		lines = append(lines, "", "nothing was sent; repeat with --yes")
@@ -164,6 +170,8 @@ func (r *replay) order() string {
 		return "the records go to a topic of their own"
 	case r.Options.AcceptOrder:
 		return "the records land after newer ones of their keys, also of a running relay"
+	case p.undelivered.text() != "":
+		return p.undelivered.step()
 	case r.Options.CompleteKeys:
 		return "each key ends with its newest row; the relay has to be stopped meanwhile"
 	case p.unknown:
@@ -182,7 +190,11 @@ func (r *replay) refusal() error {
 		return r.besideRefusal()
 	case p.more:
 		return progress.Refuse(fmt.Errorf("there are more than %d rows", r.Options.MaxRows), "choose fewer, or raise --max-rows")
-	case !r.Options.Yes || !r.Options.takesSlot() || r.Options.CompleteKeys:
+	case !r.Options.Yes || !r.Options.takesSlot():
+		return nil
+	case p.undelivered.text() != "":
+		return p.undelivered.refusal(&r.Options)
+	case r.Options.CompleteKeys:
 		return nil
 	case p.unknown || p.newerRows > 0:
 		return progress.Refuse(errors.New("the records would land after newer ones of their keys"), "use --complete-keys, --to-topic or --accept-order")

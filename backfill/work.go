@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,11 +17,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -58,9 +55,12 @@ type work struct {
 	since    uint64        // see reading
 	read     atomic.Uint64 // number of the last row that was read
 	paced    progress.Pacer
-	rejected struct{ letters, skipped int64 } // rows in dead letters, and in no topic; once the relay has ended
-	failure  atomic.Pointer[error]
-	end      struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
+	rejected struct {
+		letters, skipped int64 // rows in dead letters, and in no topic; once the relay has ended
+		first            error // of the first of them
+	}
+	failure atomic.Pointer[error]
+	end     struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
 }
 
 // act does a step, and those that follow from it.
@@ -266,7 +266,7 @@ func (w *work) relay(ctx context.Context) error {
 	all := make(chan struct{})
 	w.end.failed, w.end.complete = stop, func() { close(all); stop() }
 	w.paced = progress.NewPacer(w.Options.MaxRate)
-	r := relay.New(cfg, parts, relay.Events{}, zerolog.Nop()) // its words are about a slot; report and atRow have ours
+	r := relay.New(cfg, parts, relay.Events{RowRejected: w.noteRejected}, zerolog.Nop()) // its words are about a slot; report and atRow have ours
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.report(running, r) }()
 	err = r.Run(running)
@@ -301,39 +301,6 @@ func (w *work) unfinished(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	return errors.New("the relay of old rows ended early; run the command again")
-}
-
-// atRow names the row that blocks by its place in the table. The relay's own words are about a
-// slot that could be moved.
-func (w *work) atRow(err error) error {
-	var number uint64
-	cause := err
-	if e, ok := errors.AsType[*rejected.RowBlockedError](err); ok {
-		number, cause = uint64(e.Commit), e.Err
-	}
-	if e, ok := errors.AsType[*record.RowError](err); ok {
-		number, cause = uint64(e.Commit), e.Err
-	}
-	if number == 0 {
-		return err
-	}
-	for next := errors.Unwrap(cause); next != nil && strings.HasPrefix(cause.Error(), next.Error()+"; to "); next = errors.Unwrap(cause) {
-		cause = next
-	}
-	place, ok := w.track.At(number)
-	if !ok {
-		return err
-	}
-	t := &w.tables[place.Table]
-	next := "correct the row or the mapping, set relay.on_reject: dead_letter, or leave the row out with --where and --restart; then run the command again"
-	if w.replay != nil && w.replay.beside != nil {
-		next = besideHint
-	}
-	if missing, ok := errors.AsType[*fault.Error](cause); ok { // a schema; the row is not at fault
-		seen, hint := missing.Apart()
-		cause, next = errors.New(seen), strings.TrimSuffix(hint, "; the relay tries again by itself")+"; then run the command again"
-	}
-	return fmt.Errorf("row of table %s at %s: %w; %s", t.Name, t.Order.Describe(place.Done), cause, next)
 }
 
 // fail ends the work.

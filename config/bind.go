@@ -41,7 +41,7 @@ func (l *loader) bindStruct(n *document.Node, v reflect.Value, path string) {
 	// Values that may not be shown are hidden before the first message about
 	// this mapping, because they may stand on the same line.
 	for _, e := range n.Entries {
-		if k, ok := findKey(keys, e.Name); !ok || k.hidden() || hasUserinfo(e.Value.Text) {
+		if k, ok := findKey(keys, e.Name); !ok || k.hidden() || mayHoldCredentials(e.Value) {
 			l.cfg.doc.Hide(e.Value)
 		}
 	}
@@ -67,6 +67,20 @@ func (l *loader) bindStruct(n *document.Node, v reflect.Value, path string) {
 func hasUserinfo(text string) bool {
 	_, rest, isURL := strings.Cut(text, "://")
 	return isURL && strings.Contains(rest, "@")
+}
+
+// mayHoldCredentials says of a value that something stands before an @ in it, as a password does
+// in an address. It is decided before the value is understood, so it takes any text.
+func mayHoldCredentials(n *document.Node) bool {
+	return strings.Contains(n.Text, "@") || slices.ContainsFunc(n.Items, mayHoldCredentials)
+}
+
+// withoutCredentials is an address as a message may quote it.
+func withoutCredentials(address string) string {
+	if i := strings.LastIndexByte(address, '@'); i >= 0 {
+		return masked + address[i:]
+	}
+	return address
 }
 
 func unknownKey(name string, keys []key) string {

@@ -333,14 +333,15 @@ func (l *loader) checkHTTP() {
 	}
 }
 
-// splitHostPort requires both parts, the host possibly empty, the port a number.
+// splitHostPort requires both parts, the host possibly empty, the port a number. Its errors show
+// nothing that stands before an @.
 func splitHostPort(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", fmt.Errorf("%q is no address", address)
+		return "", fmt.Errorf("%q is no address", withoutCredentials(address))
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil || port == "" || strings.Trim(port, "0123456789") != "" {
-		return "", fmt.Errorf("%q has no port between 0 and 65535", address)
+		return "", fmt.Errorf("%q has no port between 0 and 65535", withoutCredentials(address))
 	}
 	return host, nil
 }

@@ -70,6 +70,11 @@ func (l *loader) checkBrokers() bool {
 	}
 	loopback := true
 	for i, broker := range brokers {
+		if strings.Contains(broker, "@") {
+			l.refuse(fmt.Sprintf("kafka.brokers[%d]", i), "holds a user or a password, which is not shown; allowed: host:port, for example b1:9092; credentials go to kafka.sasl.username and kafka.sasl.password_file, with kafka.sasl.mechanism")
+			loopback = false
+			continue
+		}
 		host, err := splitHostPort(broker)
 		if err == nil && host == "" {
 			err = fmt.Errorf("%q has no host", broker)

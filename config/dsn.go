@@ -24,8 +24,23 @@ type dsnParts struct {
 var (
 	dsnURL     = regexp.MustCompile(`^(postgres(?:ql)?://)(?:([^@/?]*)@)?([^@/?#]*)(/[^@?#]*)?(?:\?([^#]*))?$`)
 	dsnKeyword = regexp.MustCompile(`^\s*([a-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)*)`)
-	secretKeys = regexp.MustCompile(`pass|secret|token|key_?pw`)
 )
+
+// shownParameters are those whose values are no secrets. Any other is hidden, options above all:
+// with -c it sets whatever setting there is.
+var shownParameters = map[string]bool{
+	"host": true, "hostaddr": true, "port": true, "dbname": true, "user": true, "passfile": true,
+	"service": true, "servicefile": true, "target_session_attrs": true, "load_balance_hosts": true,
+	"connect_timeout": true, "application_name": true, "fallback_application_name": true, "client_encoding": true,
+	"keepalives": true, "keepalives_idle": true, "keepalives_interval": true, "keepalives_count": true, "tcp_user_timeout": true,
+	"sslmode": true, "sslnegotiation": true, "sslcompression": true, "sslsni": true, "sslcert": true, "sslkey": true,
+	"sslcertmode": true, "sslrootcert": true, "sslcrl": true, "sslcrldir": true,
+	"ssl_min_protocol_version": true, "ssl_max_protocol_version": true, "min_protocol_version": true, "max_protocol_version": true,
+	"channel_binding": true, "require_auth": true, "requirepeer": true,
+	"gssencmode": true, "gssdelegation": true, "gsslib": true, "krbsrvname": true, "krbspn": true, "replication": true,
+	"search_path": true, "statement_timeout": true, "lock_timeout": true, "idle_in_transaction_session_timeout": true,
+	"tcp_keepalives_idle": true, "tcp_keepalives_interval": true, "tcp_keepalives_count": true, "timezone": true,
+}
 
 var sslModes = []string{"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
@@ -121,8 +136,8 @@ func (p *dsnParts) add(key, value string) string {
 	case "dbname":
 		p.database = plain
 	}
-	if secretKeys.MatchString(strings.ToLower(key)) && key != "passfile" {
-		p.hasPassword = p.hasPassword || key == "password"
+	p.hasPassword = p.hasPassword || key == "password"
+	if !shownParameters[strings.ToLower(key)] {
 		return masked
 	}
 	return value

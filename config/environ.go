@@ -132,7 +132,7 @@ const mostShown = 60
 
 // shown is the assignment for errors, without a value that is or may be a secret.
 func (t *target) shown(path, text string) string {
-	if t.key.hidden() || slices.Contains([]string{"password_command", "debezium", "extensions"}, t.key.name) || hasUserinfo(text) {
+	if t.key.hidden() || slices.Contains([]string{"password_command", "debezium", "extensions"}, t.key.name) || strings.Contains(text, "@") {
 		text = "***"
 	}
 	if cut := []rune(text); len(cut) > mostShown {

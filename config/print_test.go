@@ -111,6 +111,12 @@ func TestDSN_HidesPasswords(t *testing.T) {
 		"host=h password='s3cret":                                    "***",
 		"mysql://u:s3cret@h/db":                                      "***",
 		"":                                                           "",
+
+		// What is not known to be harmless is hidden, however its name is written.
+		"postgres://u@h/db?options=-c%20my.secret=s3cret&sslmode=disable": "postgres://u@h/db?options=***&sslmode=disable",
+		"postgres://u@h/db?my.setting=s3cret":                             "postgres://u@h/db?my.setting=***",
+		"postgres://u@h/db?p%61ssword=s3cret":                             "postgres://u@h/db?p%61ssword=***",
+		"host=h options='-c my.setting=s3cret' application_name=a":        "host=h options=*** application_name=a",
 	} {
 		if got := dsn(text).String(); got != want {
 			t.Errorf("%s prints as %s, want %s", text, got, want)

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -49,10 +50,29 @@ func (w *work) back(ctx context.Context) error {
 		}
 	}
 	if !w.Options.Yes {
+		w.warnOfLetters(ctx)
 		w.Out.Say(backfill.Line{What: "plan", Step: string(Back), Text: fmt.Sprintf("deliver what %s has, drop the trigger within %s while writers wait, and leave later rows to the publisher\n\nnothing was changed; repeat with --yes", w.finalName(), w.Options.Stall)})
 		return nil
 	}
 	return w.goBack(ctx)
+}
+
+// warnOfLetters says that the publisher will send rows ahead of dead letters of their keys: no relay
+// parks them any more. A way back that waited for them would be none.
+func (w *work) warnOfLetters(ctx context.Context) {
+	settings := w.Settings.WithDefaults()
+	if settings.OnReject != relay.DeadLetterOnReject {
+		return
+	}
+	set, err := backfill.LoadWaiting(ctx, &settings, w.holder.Origin())
+	if err != nil {
+		w.Out.Warn("nobody can tell whether dead letters wait: " + err.Error())
+		return
+	}
+	if n := set.Of(func(string) bool { return true }).Letters; n > 0 {
+		w.Out.Warn(fmt.Sprintf("%s: consumers do not have these rows, and the publisher sends later rows of their keys ahead of them; send them with `cdc-relay deadletter redrive`, if you can before you go back",
+			wording.Count(n, "waiting dead letter")))
+	}
 }
 
 // runner is what streams meanwhile.
@@ -138,6 +158,7 @@ func (w *work) tryBack(ctx context.Context) (done bool, err error) {
 	locked.Close()
 	w.OnStep("disabled")
 	w.say("rows that commit before %s are delivered, and later ones are the publisher's", at)
+	w.warnOfLetters(ctx)
 	return true, w.dropTriggers(ctx)
 }
 

@@ -99,9 +99,9 @@ func KeyGroup(topic string, key []byte) Group {
 	return Group(h.Sum(nil)[:groupSize])
 }
 
-// unroutedGroup is the group of a key whose letters have no topic yet, whatever their table. No
+// UnroutedGroup is the group of a key whose letters have no topic yet, whatever their table. No
 // topic's group is equal: its hash begins with a digit.
-func unroutedGroup(key []byte) Group {
+func UnroutedGroup(key []byte) Group {
 	return hashed("no topic/" + string(key))
 }
 
@@ -193,7 +193,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	switch {
 	case rec.Key == nil:
 	case rec.Topic == "":
-		group = unroutedGroup(rec.Key)
+		group = UnroutedGroup(rec.Key)
 	default:
 		group = KeyGroup(rec.Topic, rec.Key)
 	}

@@ -33,7 +33,7 @@ type Events struct {
 	// time from the first hand-over to the sink.
 	BatchDelivered func(b *wal.Batch, records []record.Record, took time.Duration)
 
-	// RowRejected runs once for a row, however often it is tried.
+	// RowRejected runs once for a row, however often it is tried. The error names the row.
 	RowRejected func(reason string, err error)
 
 	// DeadLettered runs for each row whose dead letter is durable; reason is that of

@@ -62,7 +62,7 @@ func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.
 func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net.Conn, known *catalog.Catalog) *Stream {
 	opt = opt.withDefaults(known.SenderTimeout)
 	s := &Stream{
-		cfg: cfg, opt: opt, log: logger, conn: conn,
+		cfg: cfg, opt: opt, log: logger, conn: conn, said: make(notices),
 		frames: newFrames(conn),
 		start:  known.Confirmed,
 		origin: known.Origin(),

@@ -42,6 +42,7 @@ type Stream struct {
 	dec    *pgoutput.Decoder
 	status status
 	pace   pace
+	said   notices
 
 	process int // of the server, for this connection
 	start   wal.LSN
@@ -468,7 +469,15 @@ func (s *Stream) notice(body []byte) error {
 			Hint: "nothing after this position is confirmed; " + postgres.HintRecreate(fault.ReasonPublicationMissing, s.status.flush),
 		}
 	}
-	s.log.Warn().Str("code", n.Code).Str("severity", n.SeverityUnlocalized).Msg("server notice: " + fault.OneLine(n.Message))
+	left, ok := s.said.admit(n.Code+" "+n.Message, time.Now())
+	if !ok {
+		return nil
+	}
+	line := s.log.Warn().Str("code", n.Code).Str("severity", n.SeverityUnlocalized)
+	if left > 0 {
+		line = line.Int("left_out", left)
+	}
+	line.Msg("server notice: " + fault.OneLine(n.Message))
 	return nil
 }
 

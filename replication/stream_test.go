@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/rs/zerolog"
 )
 
 // A relay that is held up by Kafka does not read, so nothing tells it of the end but
@@ -249,6 +250,25 @@ func TestSkippedPublicationFreezesThePosition(t *testing.T) {
 			})
 		})
 	}
+	t.Run("the same each second", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			f := serve(t, Options{})
+			f.stream.log = zerolog.New(&log)
+			same := pgoutputtest.Frame('N', fields("SWARNING", "C55000", `Mslot "x" does not have active_pid`))
+			for range 150 {
+				f.send(same)
+				pass(time.Second)
+			}
+			f.send(pgoutputtest.Frame('N', fields("SWARNING", "C55000", `Mslot "y" does not have active_pid`)))
+			pass(time.Second)
+			f.stop()
+			<-f.ended
+			if x, y := strings.Count(log.String(), `slot \"x\"`), strings.Count(log.String(), `slot \"y\"`); x != 3 || y != 1 || strings.Count(log.String(), `"left_out":59`) != 2 {
+				t.Errorf("of 150 notices %d are in the log, of another one %d:\n%s", x, y, log.String())
+			}
+		})
+	})
 	t.Run("another warning", func(t *testing.T) {
 		bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 			f.send(pgoutputtest.Frame('N', fields("SWARNING", "C55000", `Mreplication slot "x" specified in parameter "synchronized_standby_slots" does not have active_pid`)))

@@ -90,7 +90,7 @@ var arrows = map[string][]string{
 	"sink/sinktest": {"fault", "replication/wal", "router/record", "sink"},
 
 	"deadletter":         {"replication/wal", "router", "router/encode", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
-	"deadletter/waiting": {"deadletter", "router", "sink/topics"},
+	"deadletter/waiting": {"deadletter", "router", "sink/broker", "sink/topics"},
 	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router/encode", "router/record", "router/resolve", "router/schemas", "sink/kafka", "wording"},
 	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
@@ -124,7 +124,7 @@ var arrows = map[string][]string{
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
-	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/resolve", "router/schemas", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
+	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/resolve", "router/schemas", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router/record", "router/resolve", "setup", "sink/topics", "wording"},
 

@@ -34,8 +34,8 @@ While backfill runs, its slot holds back the WAL and its snapshot holds back vac
 
 --late is for a slot that exists: it sends the rows of --where beside the relay, each
 marked with the header cdc-relay-backfill, and changes neither the slot nor the relay. The
-rows keep their order among themselves, but newer rows of a key may be in Kafka already: if
-there are any, one of --to-topic and --accept-order is needed.
+rows keep their order among themselves, but newer rows of a key may be in Kafka already, or
+wait as dead letters: if there are any, one of --to-topic and --accept-order is needed.
 
 Exit codes: 0 sent, nothing to do, or the plan is printed; 1 not finished, run it again;
 2 usage or configuration; 3 the environment refuses; 4 a row cannot be sent.`,
@@ -100,6 +100,6 @@ func backfillFlags(cmd *cobra.Command, o *backfill.Options) {
 	f.StringSliceVar(&o.Order, "order", nil, "`columns` that order the rows and that no update changes (default: a key drawn from a sequence, else the creation time and the key)")
 	f.IntVar(&o.MaxRate, "max-rate", 0, "maximum rows per second; 0: no limit")
 	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "start even if the slot may be lost before the end (max_slot_wal_keep_size)")
-	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start although no column gives the order of writing; with --late, also send after newer records of a key")
+	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start although no column gives the order of writing; with --late, also send after newer records of a key, or ahead of its dead letters that wait")
 	f.BoolVar(&o.Restart, "restart", false, "start from the beginning if an interrupted backfill cannot continue; rows that it sent are repeated")
 }

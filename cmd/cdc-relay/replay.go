@@ -31,7 +31,7 @@ order: --to-topic sends to another topic; --complete-keys also sends every newer
 the same keys, so that each key ends with its newest row; --accept-order sends the records
 after the newer ones. Without one of them replay refuses if a key has newer rows. Unless
 --to-topic or --accept-order is set, stop the relay first: replay uses its slot meanwhile,
-and confirms nothing.
+and confirms nothing. Rows of keys with dead letters that wait need one of the two as well.
 
 An interrupted replay continues with the same flags and --resume RUN, if the configuration
 keeps positions in Kafka. With exactly_once it repeats no row; with detect_moved_slot it
@@ -78,7 +78,7 @@ Exit codes: 0 sent, or the plan is printed; 1 not finished, or rows could not be
 	f.StringSliceVar(&o.Order, "order", nil, "`columns` of the order of writing (default: a key that is drawn from a sequence, else the time of creation and the key)")
 	f.StringVar(&o.ToTopic, "to-topic", "", "send the records to this `topic`, and not to their own")
 	f.BoolVar(&o.CompleteKeys, "complete-keys", false, "send every newer row of the same keys too")
-	f.BoolVar(&o.AcceptOrder, "accept-order", false, "send after newer records of the same keys, also while a relay runs")
+	f.BoolVar(&o.AcceptOrder, "accept-order", false, "send after newer records of the same keys, or ahead of dead letters of theirs that wait, also while a relay runs")
 	f.IntVar(&o.MaxRate, "max-rate", 0, "rows a second at most; 0: no limit")
 	f.IntVar(&o.MaxRows, "max-rows", 100_000, "refuse to send more rows than these")
 	f.StringVar(&o.Resume, "resume", "", "go on with this `run`, which was interrupted")

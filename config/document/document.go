@@ -318,6 +318,9 @@ func (d *Document) Hide(n *Node) {
 
 var keyOfLine = regexp.MustCompile(`^[\s\-?{\[]*["']?([a-z_]+)["']?\s*:`)
 
+// beforeAt is a value with something before an @, as a password is in an address.
+var beforeAt = regexp.MustCompile(`:[\s"'\[{]*[^\s"'\[{@].*@`)
+
 // Excerpt is the line as it may be shown. Values of secrets and of unknown keys
 // are cut off; without a root nothing is known about the values, so a line shows
 // only when it begins with a key that holds no secret.
@@ -328,7 +331,7 @@ func (d *Document) Excerpt(line int) string {
 	text := strings.TrimRight(d.lines[line-1], "\r\t ")
 	if d.Root == nil {
 		m := keyOfLine.FindStringSubmatch(text)
-		if m == nil || !d.keys.Harmless(m[1]) || strings.Count(text, ":") > 1 {
+		if m == nil || beforeAt.MatchString(text) || !d.keys.Harmless(m[1]) || strings.Count(text, ":") > 1 {
 			return ""
 		}
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 func worst(report *preflight.Report) (bad []advice.Finding) {
@@ -458,8 +460,50 @@ func TestCheck_Failover(t *testing.T) {
 	cfg.Slot = "with_failover"
 	db.Exec(t, `SELECT pg_create_logical_replication_slot('with_failover', 'pgoutput', false, false, true)`)
 	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.Warn, "synchronized_standby_slots is empty")
+	alter(t, db, "synchronized_standby_slots", "standby, gone")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.Warn, `slot "gone", which does not exist, and slot "standby", which is not active: the server sends no row of `, "take the slot out of synchronized_standby_slots")
 	alter(t, db, "synchronized_standby_slots", "standby")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.Warn, `names slot "standby", which is not active`)
+	attach(t, db, "standby")
 	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.OK, "survives")
+
+	cfg.Slot = "cdc_relay" // which has no failover: the server waits for nobody
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.Warn, "without failover")
+}
+
+// The slot of the only standby may be gone, and the server waits for it all the same.
+func TestCheck_TheOnlyStandbyIsGone(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18", Settings: map[string]string{"synchronized_standby_slots": "sb"}})
+	cfg := postgrestest.OutboxDatabase(t, db)
+	cfg.Slot = "with_failover"
+	db.Exec(t, `SELECT pg_create_logical_replication_slot('with_failover', 'pgoutput', false, false, true)`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.Warn, `names slot "sb", which does not exist`)
+}
+
+// attach streams from a physical slot as a standby does, until the test ends.
+func attach(t *testing.T, db *harness.Database, slot string) {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.RuntimeParams["replication"] = "true"
+	conn, err := pgconn.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	at := harness.Query[string](t, db, "SELECT pg_current_wal_flush_lsn()::text")
+	conn.Frontend().SendQuery(&pgproto3.Query{String: "START_REPLICATION SLOT " + slot + " PHYSICAL " + at})
+	if err := conn.Frontend().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := conn.Frontend().Receive(); err != nil {
+		t.Fatal(err)
+	} else if _, ok := m.(*pgproto3.CopyBothResponse); !ok {
+		t.Fatalf("the server says %#v", m)
+	}
 }
 
 func TestCheck_CommitsThatWouldWaitForUs(t *testing.T) {

@@ -181,10 +181,17 @@ func (c *checker) checkFailover() error {
 	if err != nil {
 		return err
 	}
+	away, err := catalog.ReadAwayStandbys(c.q, c.server.ServerVersion, c.cfg.Slot)
+	if err != nil {
+		return err
+	}
 	survives, standbys := row.Bool(0), row.Int("count", 1)
 	switch {
 	case row.Err != nil:
 		return row.Err
+	case len(away) > 0:
+		c.warn("slot.failover", catalog.HintStandby, "%s: the server sends no row of %s that the standby does not have, so the relay stands still",
+			catalog.AwayText(away), postgres.SlotSubject(c.cfg.Slot))
 	case standbys == 0:
 		c.ok("slot.failover", "no standby is attached through a slot")
 	case c.server.ServerVersion < postgres.FailoverVersion:

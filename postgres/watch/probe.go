@@ -45,6 +45,7 @@ type tableShape struct {
 type Snapshot struct {
 	WALEnd wal.LSN
 	Slot   catalog.SlotInfo
+	Away   string // standbys that are away and for which the server holds the slot's rows back, with the next step; empty: none
 
 	// Drift is an *Error when the stream can no longer be trusted to have every
 	// row: the slot, the publication or a table is gone or not the same.
@@ -106,6 +107,15 @@ func (p *Probe) readServer(q postgres.Querier) (*Snapshot, error) {
 	default:
 		if s.Drift = driftOnly(err); s.Drift == nil {
 			return nil, err
+		}
+	}
+	if s.Drift == nil {
+		away, err := catalog.ReadAwayStandbys(q, p.version, p.cfg.Slot)
+		if err != nil {
+			return nil, err
+		}
+		if len(away) > 0 {
+			s.Away = catalog.AwayText(away) + "; " + catalog.HintStandby
 		}
 	}
 	if s.Drift != nil {

@@ -44,10 +44,10 @@ type Memory struct {
 func New(cfg Config, routes *router.Router, keeper *schemas.Keeper, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Memory {
 	m := &Memory{cfg: cfg, router: routes, schemas: keeper, monitor: monitor, ev: ev, log: log, traces: traces.New(cfg.DeadLetterTopic)}
 	m.hints = rejected.Hints{Stops: cfg.OnReject == StopOnReject, KeepsPositions: cfg.KeepsPositions, Slot: cfg.Resume.Slot}
-	m.Rejected = rejected.Log{Out: log, Count: func(reason, table string, err error) {
+	m.Rejected = rejected.Log{Out: log, Count: func(reason, table string, row deadletter.Row, err error) {
 		monitor.RejectedRow(table)
 		if ev.RowRejected != nil {
-			ev.RowRejected(reason, err)
+			ev.RowRejected(reason, rejected.Named(reason, table, row, err))
 		}
 	}}
 	if cfg.OnReject != SkipOnReject {

@@ -13,7 +13,7 @@ func TestFragment_IsOfOneHistory(t *testing.T) {
 	at := deadletter.Row{Commit: 130, Seq: 3}
 	counted := 0
 	m := &Memory{history: wal.Lineage{SystemID: "1", Timeline: 1}, partial: partialTransaction{last: at}, isolated: 130}
-	m.Rejected.Count = func(string, string, error) { counted++ }
+	m.Rejected.Count = func(string, string, deadletter.Row, error) { counted++ }
 	again := func() int { m.Rejected.Reject("route", "public.outbox", at, nil); return counted }
 	again()
 	txn := &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}

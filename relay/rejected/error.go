@@ -30,8 +30,23 @@ func Blocked(reason string, err error, row *wal.Row) *RowBlockedError {
 	return e
 }
 
+// Named is the error of a rejected row with the row's position in it.
+func Named(reason, table string, row deadletter.Row, err error) error {
+	if _, routed := errors.AsType[*record.RowError](err); routed { // it has that
+		return err
+	}
+	if _, blocked := errors.AsType[*RowBlockedError](err); blocked {
+		return err
+	}
+	return &RowBlockedError{Reason: reason, Table: table, Commit: row.Commit, Ordinal: row.Seq, Err: err}
+}
+
 func (e *RowBlockedError) Error() string {
-	return fmt.Sprintf("deliver row %d of the transaction committing at %s (%s, row LSN %s): %v", e.Ordinal, e.Commit, e.Table, e.LSN, e.Err)
+	at := e.Table
+	if e.LSN != 0 {
+		at += ", row LSN " + e.LSN.String()
+	}
+	return fmt.Sprintf("deliver row %d of the transaction committing at %s (%s): %v", e.Ordinal, e.Commit, at, e.Err)
 }
 
 func (e *RowBlockedError) Unwrap() error { return e.Err }

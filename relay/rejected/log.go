@@ -19,7 +19,7 @@ type Log struct {
 	Topic string // of the dead letters; empty: rows are skipped
 
 	// Count is called once for each row, however often it is tried.
-	Count func(reason, table string, err error)
+	Count func(reason, table string, row deadletter.Row, err error)
 
 	counted recent
 	asides  map[kind]*aside
@@ -28,7 +28,7 @@ type Log struct {
 // Reject counts a row unless it was counted, also when a later session reads it again.
 func (l *Log) Reject(reason, table string, row deadletter.Row, err error) {
 	if l.counted.add(row) {
-		l.Count(reason, table, err)
+		l.Count(reason, table, row, err)
 	}
 }
 

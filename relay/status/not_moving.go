@@ -38,6 +38,9 @@ func (b *Monitor) notMoving(now time.Time) time.Duration {
 	if int64(b.snapshot.WALEnd)-int64(b.snapshot.Slot.Confirmed) >= muchUnconfirmed {
 		return held
 	}
+	if b.awaitsStandby() {
+		return held
+	}
 	if lag, known := b.lag(now); known && lag >= notMovingAfter.Seconds() {
 		return held
 	}
@@ -59,6 +62,8 @@ func (b *Monitor) notMovingText(held time.Duration, now time.Time) string {
 		return text + wording.Count(repeat, "row") + " are acknowledged and wait for an earlier row, or for the end of their transaction; look at the oldest row in flight and at its topic"
 	case stats.Rows > 0:
 		return text + wording.Count(stats.Rows, "row") + " are in flight and not acknowledged; look at the brokers"
+	case b.awaitsStandby():
+		return text + "the server waits for a standby before it sends rows: " + b.snapshot.Away
 	case wal.LSN(at.Received) > slot.Confirmed:
 		return text + "the relay has read to " + wal.LSN(at.Received).String() + ", where no transaction has ended, and nothing more arrives; look at the slot's walsender in pg_stat_activity, which may be decoding a long transaction"
 	}

@@ -1,0 +1,50 @@
+package waiting
+
+import (
+	"context"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+)
+
+// Load reads the dead-letter topic to its present end.
+func Load(ctx context.Context, at broker.Connection, topic string, own func(source string) bool) (*Set, error) {
+	s := New(own)
+	err := topics.ReadTopic(ctx, at, topic, func(m *topics.Message) error { s.Read(m); return nil })
+	return s, err
+}
+
+// Oldest is the first row of a key that has a letter that waits.
+type Oldest struct {
+	Table string
+	deadletter.Row
+}
+
+// Keys are the keys with letters that wait.
+type Keys map[deadletter.Group]Oldest
+
+// Keys are those of all letters of the set.
+func (s *Set) Keys() Keys {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := make(Keys, len(s.groups))
+	for of, letters := range s.groups {
+		for _, one := range letters {
+			if known, ok := keys[of.group]; !ok || one.row.Compare(known.Row) < 0 {
+				keys[of.group] = Oldest{one.table, one.row}
+			}
+		}
+	}
+	return keys
+}
+
+// Of is what waits of a topic's key. A letter whose topic is not known may be of any topic.
+func (k Keys) Of(topic string, key []byte) (Oldest, bool) {
+	routed, ok := k[deadletter.KeyGroup(topic, key)]
+	unrouted, also := k[deadletter.UnroutedGroup(key)]
+	if also && (!ok || unrouted.Compare(routed.Row) < 0) {
+		return unrouted, true
+	}
+	return routed, ok
+}
