@@ -99,6 +99,9 @@ func TestBackfill_CallsGiveNoTwoRowsOnePlace(t *testing.T) {
 					t.Errorf("the letters of rows %s and %s have one name, %v", other, e.Event, e.ID)
 				}
 				events[e.ID] = e.Event
+				if !e.FromTable() {
+					t.Errorf("the letter of row %s, %v, is taken for one of a row of the WAL", e.Event, e.ID)
+				}
 			}
 			if len(backlog.Entries) < 3 {
 				t.Fatalf("%d letters", len(backlog.Entries))

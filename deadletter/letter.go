@@ -71,6 +71,14 @@ func (r Row) Compare(other Row) int {
 
 func (r Row) String() string { return fmt.Sprintf("%s/%d", r.Commit, r.Seq) }
 
+// fromTable is below the ordinals of rows that were read from their table, which count from the
+// microseconds since 1970 on (package backfill), and above those of a transaction's rows in the WAL.
+const fromTable = 1 << 50
+
+// FromTable reports whether the row was read from its table and not from the WAL: its Commit is
+// its number among the rows read, and lies in no history.
+func (r Row) FromTable() bool { return r.Seq > fromTable }
+
 // ID names a record within its source. One row may have several records, and a position alone
 // names different rows on different timelines.
 type ID struct {

@@ -39,7 +39,7 @@ func (w *Work) Run(ctx context.Context, tasks []deadletter.Task, needsRows bool,
 	defer rows.Close()
 	r := &deadletter.Redriver{
 		Topic: w.Settings.DeadLetterTopic, Discard: w.Discard, DryRun: w.DryRun, Own: w.Sources.Own, Halted: w.Halted, Reserved: w.Settings.Router.Reserved,
-		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
+		Lost:    func(id deadletter.ID) bool { return lost(history, id) },
 		Restore: rows.Restore,
 		ReadLetters: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Location]*deadletter.Letter, error) {
 			return deadletter.ReadLetters(ctx, w.Settings.Kafka.Connection, w.Settings.DeadLetterTopic, entries)
@@ -81,4 +81,10 @@ func (w *Work) history(ctx context.Context, tasks []deadletter.Task, needsRows b
 		err = fmt.Errorf("%w; PostgreSQL is asked which rows of letters a failover lost", err)
 	}
 	return history, err
+}
+
+// lost reports whether the server's history does not have the row any more. A row that was read from
+// its table has no position in a history: the table tells whether it is there.
+func lost(history wal.Origin, id deadletter.ID) bool {
+	return id.Timeline > 0 && !id.FromTable() && history.TimelineOf(id.Commit) != id.Timeline
 }

@@ -1,0 +1,31 @@
+package restore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// A fork removes rows of the WAL by their positions. The place of a row that was read from its table
+// is a number, which is before every fork.
+func TestLost_GoesByThePositionsOfTheWALAlone(t *testing.T) {
+	history := wal.Origin{Timeline: 5, Forks: []wal.Fork{{Timeline: 1, At: 0x5000000}, {Timeline: 4, At: 0x7000000}}}
+	read := uint64(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+	for name, c := range map[string]struct {
+		id   deadletter.ID
+		lost bool
+	}{
+		"before the fork":                {deadletter.ID{Timeline: 1, Row: deadletter.Row{Commit: 0x4000000, Seq: 1}}, false},
+		"behind the fork":                {deadletter.ID{Timeline: 1, Row: deadletter.Row{Commit: 0x6000000, Seq: 1}}, true},
+		"of now":                         {deadletter.ID{Timeline: 5, Row: deadletter.Row{Commit: 0x8000000, Seq: 1 << 40}}, false},
+		"without a timeline":             {deadletter.ID{Row: deadletter.Row{Commit: 0x6000000, Seq: 1}}, false},
+		"read from the table":            {deadletter.ID{Timeline: 5, Row: deadletter.Row{Commit: 2, Seq: read + 2}}, false},
+		"read from the table of earlier": {deadletter.ID{Timeline: 4, Row: deadletter.Row{Commit: 2, Seq: read + 2}}, false},
+	} {
+		if got := lost(history, c.id); got != c.lost {
+			t.Errorf("%s: lost %t", name, got)
+		}
+	}
+}
