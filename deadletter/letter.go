@@ -166,6 +166,8 @@ type Letter struct {
 
 	Committed time.Time // commit time of the row's transaction; zero where it is not known
 
+	Body *Body // the value is the whole body of a logical message; nil: it is not
+
 	Partition int32 // of the dead-letter topic, as the next two
 	Offset    int64
 	At        time.Time
@@ -232,6 +234,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	}
 	if len(c.Missing) > 0 {
 		add(HeaderMissing, strings.Join(c.Missing, ","))
+		addBody(rec.Row, add)
 	}
 	return record.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: record.AutoPartition, Nth: rec.Nth, Span: rec.Span, Row: rec.Row}
 }
@@ -252,7 +255,13 @@ func short(err error) string {
 // Strip removes the next part of a letter that is itself refused: first the value, then the
 // record's own headers except its id. It reports whether there was such a part. The key stays,
 // because it decides the letter's partition.
+//
+// Nothing of a logical message is removed: it is in no table, so the letter would be without any
+// copy of what is missing.
 func Strip(letter *record.Record) bool {
+	if letter.Row != nil && letter.Row.Relation.IsMessages() {
+		return false
+	}
 	missing := ""
 	if at := headerAt(letter.Headers, HeaderMissing); at >= 0 {
 		missing = string(letter.Headers[at].Value)

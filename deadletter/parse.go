@@ -98,6 +98,7 @@ func (p *parser) letter(l *Letter) {
 	l.Record.Timestamp, l.Committed = p.time(HeaderTimestamp), p.time(HeaderCommitTime)
 	l.ValueBytes, _ = p.count(HeaderValueSize, 64)
 	l.ValueHash = p.values[HeaderValueHash]
+	l.Body = p.body()
 	if n, ok := p.count(HeaderValueSchema, 32); ok {
 		l.Schema = uint32(n)
 	} else if !slices.Contains(l.Missing, router.PartValue) {

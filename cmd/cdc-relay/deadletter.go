@@ -270,6 +270,7 @@ type letterReport struct {
 	State     string          `json:"state"` // waiting, sent or discarded
 	Message   string          `json:"message,omitempty"`
 	Record    *explain.Record `json:"record,omitempty"`
+	Holds     string          `json:"value_holds,omitempty"` // message_body: not the record's value
 	absent    bool            // the value was too large for the letter
 }
 
@@ -277,6 +278,9 @@ func newLetterReport(e *deadletter.Entry) *letterReport {
 	r := &letterReport{
 		Partition: e.Partition, Offset: e.Offset, Time: e.At.UTC(), Reason: e.Reason, Table: e.Table, Topic: e.Record.Topic,
 		LSN: e.Commit.String(), Seq: e.Seq, Timeline: e.Timeline, Source: e.Source, EventID: e.Event, Bytes: max(int64(e.Size), e.ValueBytes), Missing: e.Missing, State: e.Done,
+	}
+	if e.Body != nil {
+		r.Holds = "message_body"
 	}
 	if r.State == "" {
 		r.State = "waiting"
@@ -469,6 +473,9 @@ func (l *letters) showOne(r *letterReport, payload bool) error {
 			lead = ""
 		}
 		fmt.Fprintf(lines, "  %s\t%s: %v\n", lead, wording.Printable(h.Name), h.Value)
+	}
+	if r.Holds != "" {
+		fmt.Fprintln(lines, "  value holds\tthe whole body of the logical message; redrive routes it with the present configuration")
 	}
 	switch {
 	case r.absent:

@@ -64,6 +64,13 @@ func (r *Rows) Restore(ctx context.Context, l *deadletter.Letter) iter.Seq2[dead
 var errEnough = errors.New("no more rows are wanted")
 
 func (r *Rows) each(ctx context.Context, l *deadletter.Letter, give func(deadletter.Restored) error) error {
+	if r.ofMessage(l) {
+		made, err := r.message(ctx, l)
+		if err != nil {
+			return err
+		}
+		return give(made)
+	}
 	id := l.EventID()
 	if id == "" {
 		return fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))

@@ -247,7 +247,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 		err.Err = d.m.hints.Past(err.Commit, f.Reason, err.Err)
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject && u.p.records[u.index].Topic == d.m.cfg.DeadLetterTopic {
-		err.Err = rejected.SetupMakes(f.Reason, err.Err)
+		err.Err = rejected.OnlyCopy(&u.p.records[u.index], f.Reason, rejected.SetupMakes(f.Reason, err.Err))
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true

@@ -97,6 +97,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		case m.cfg.OnReject == DeadLetterOnReject && rec.Topic == m.cfg.DeadLetterTopic: // a letter, as no row has that topic (router.Config.Reserved)
 			letter := *rec
 			if !deadletter.Strip(&letter) {
+				cause.Err = rejected.OnlyCopy(rec, f.Reason, cause.Err)
 				return x.blockAt(row, rec, f.Reason, cause)
 			}
 			put(&m.rejections.strips, id, m.rejections.strips[id]+1)

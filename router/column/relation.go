@@ -101,7 +101,7 @@ func List(rel *wal.Relation) string {
 const MessageBody = "body"
 
 // IsMessages distinguishes logical messages from a table, which has an OID.
-func IsMessages(rel *wal.Relation) bool { return rel.OID == 0 && rel.Namespace == "message" }
+func IsMessages(rel *wal.Relation) bool { return rel.IsMessages() }
 
 // Normal makes spellings of one name equal: event_type, eventType, EventType.
 func Normal(name string) string {
