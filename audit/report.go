@@ -119,6 +119,7 @@ var meanings = map[match.Verdict]string{
 	match.OutOfOrder:    "the record lies after one of a later row of its key",
 	match.Gone:          "no record, and the topic may have removed it: cannot be told",
 	match.Waiting:       "no record, and a dead letter waits",
+	match.Discarded:     "no record, and its dead letter was discarded",
 	match.BeforeSlot:    "no record, perhaps from before the slot: cannot be told",
 	match.Rejected:      "the mapping makes no record of the row",
 	match.OrderUnclear:  "the record lies after one of a row with a later time",

@@ -188,15 +188,23 @@ func (w *work) letters(ctx context.Context, scanner *topics.Scanner) error {
 		}
 	}
 	held := set.Of(w.mine)
-	ids := make(map[match.ID]struct{}, len(held.IDs))
-	for id := range held.IDs {
-		ids[w.hasher.ID([]byte(id))] = struct{}{}
+	discarded, full := set.Discarded(w.mine)
+	if full {
+		w.limit("more dead letters were discarded than can be held against the rows: the row of one that is left out counts as missing")
 	}
 	if held.Any {
 		w.limit("a dead letter is too large for its event id: every row without a record may be the one that it is of")
 	}
-	w.match.Letters(ids, held.Any)
+	w.match.Letters(w.hashed(held.IDs), held.Any, w.hashed(discarded))
 	return nil
+}
+
+func (w *work) hashed(events map[string]struct{}) map[match.ID]struct{} {
+	ids := make(map[match.ID]struct{}, len(events))
+	for id := range events {
+		ids[w.hasher.ID([]byte(id))] = struct{}{}
+	}
+	return ids
 }
 
 // mine reports whether letters of a table, as they name it, may be of one that is audited: that

@@ -173,7 +173,7 @@ func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
 		return nil, errors.Join(f.Refused...)
 	}
 	t := &table{limits: s.limits(p), found: f, since: time.Now()}
-	prover := s.Prover(p.Table, f.Survey.OID, f.Identity)
+	prover := s.Prover(p.Table, f.Survey.OID, f.Identity, true)
 	if err := prover.Ready(ctx, s.Surveyor); err != nil { // also where there is no row to mark
 		return nil, err
 	}

@@ -44,11 +44,17 @@ type Waiting struct {
 	NoID bool                // a letter that names no event: it may be any row without an id
 	All  bool                // a letter that may be any row's
 	Full bool                // there are more than could be kept
+
+	Unmarked bool // more of them were discarded than could be kept, and those count too
 }
 
 // full refuses a set that is not complete.
 func (w Waiting) full() error {
-	if !w.Full {
+	switch {
+	case w.Full:
+	case w.Unmarked:
+		return pause(fault.ReasonDeadLettersFull, "", "when none waits, delete the records of the dead-letter topic (kafka-delete-records.sh), and restart", "more dead letters were discarded than can be held against the rows")
+	default:
 		return nil
 	}
 	return pause(fault.ReasonDeadLettersFull, "", "send or discard them: cdc-relay deadletter", "more dead letters wait than can be held against the rows")

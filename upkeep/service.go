@@ -163,12 +163,16 @@ type Root struct {
 }
 
 // Prover proves the rows of a table delivered.
-func (s *Service) Prover(table wal.Table, oid uint32, id Identity) *proof.Prover {
-	l := &s.Limits
+//
+// discarded: rows whose dead letters were discarded are not delivered, and left like those of
+// letters that wait. Otherwise they are done with.
+func (s *Service) Prover(table wal.Table, oid uint32, id Identity, discarded bool) *proof.Prover {
+	l, kept := &s.Limits, s.Records(table, oid, id)
+	kept.Discarded = discarded
 	return proof.New(proof.Config{
 		Table: oid, Slots: s.Reader.Slots(), Others: l.AlsoWaitFor, Positions: s.Reader.Positions(),
 		Skipped: s.Relay.OnReject == relay.SkipOnReject, SkippedAreDelivered: l.SkippedAreDelivered, Wait: l.Wait,
-	}, s.Records(table, oid, id))
+	}, kept)
 }
 
 // Records are what the brokers keep of a table.
@@ -196,7 +200,7 @@ func (s *Service) Once(ctx context.Context, task *Task, tell func(Done)) (Done, 
 		return Done{}, err
 	}
 	defer session.Close()
-	prover := s.Prover(task.Root.Table, task.Root.OID, task.Identity)
+	prover := s.Prover(task.Root.Table, task.Root.OID, task.Identity, false)
 	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
 		return Done{}, err
 	}

@@ -21,6 +21,7 @@ const (
 
 	Gone       Verdict = "gone"        // no record, and the topic may have removed it
 	Waiting    Verdict = "waiting"     // no record, and a dead letter waits
+	Discarded  Verdict = "discarded"   // no record, and its dead letter was discarded
 	BeforeSlot Verdict = "before_slot" // no record, and nobody knows what became of rows from before the slot
 	Rejected   Verdict = "rejected"    // the mapping makes no record of the row
 
@@ -29,7 +30,7 @@ const (
 )
 
 // Verdicts are all of them, in the order of reports.
-var Verdicts = []Verdict{Missing, Differs, Twice, OutOfOrder, Gone, Waiting, BeforeSlot, Rejected, OrderUnclear, TwoPartitions}
+var Verdicts = []Verdict{Missing, Differs, Twice, OutOfOrder, Gone, Waiting, Discarded, BeforeSlot, Rejected, OrderUnclear, TwoPartitions}
 
 // Fault reports whether something is wrong.
 func (v Verdict) Fault(once bool) bool {
@@ -98,6 +99,7 @@ type Match struct {
 	records *division
 	letters map[ID]struct{}
 	every   bool // a dead letter may be any row's
+	discard map[ID]struct{}
 
 	tables []Table
 	topics []Topic
@@ -140,8 +142,11 @@ func (m *Match) Record(r *Record) error {
 	return m.records.add(share(&r.ID, 0), r.append)
 }
 
-// Letters are events whose dead letter waits; with every one may be of any row.
-func (m *Match) Letters(ids map[ID]struct{}, every bool) { m.letters, m.every = ids, every }
+// Letters are events whose dead letter waits; with every one may be of any row. Those of discarded
+// were discarded.
+func (m *Match) Letters(ids map[ID]struct{}, every bool, discarded map[ID]struct{}) {
+	m.letters, m.every, m.discard = ids, every, discarded
+}
 
 // share is the part of an id at a depth: six bits further on at each.
 func share(id *ID, depth int) int {
@@ -286,6 +291,10 @@ func (m *Match) row(row *Row, own []Record) error {
 	if len(own) == 0 {
 		if _, waits := m.letters[row.ID]; waits || m.every {
 			m.find(&s, Waiting, 0)
+			return nil
+		}
+		if _, gone := m.discard[row.ID]; gone {
+			m.find(&s, Discarded, 0)
 			return nil
 		}
 		return m.keys.add(&s) // whether it can be there depends on the others

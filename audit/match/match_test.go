@@ -37,6 +37,7 @@ type world struct {
 	rows    []plainRow
 	records []plainRecord
 	letters map[string]bool
+	discard map[string]bool
 	every   bool
 	lsn     bool
 }
@@ -45,7 +46,7 @@ func newWorld(seed uint64) *world {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	some := func() bool { return rng.IntN(2) == 0 }
 	w := &world{
-		rng: rng, cfg: Config{Once: some()}, letters: make(map[string]bool), lsn: some(), names: []string{"a", "b"},
+		rng: rng, cfg: Config{Once: some()}, letters: make(map[string]bool), discard: make(map[string]bool), lsn: some(), names: []string{"a", "b"},
 		table:  Table{Ordered: some(), BeforeUnknown: some(), OwnPartitions: some()},
 		topics: []Topic{{Compacted: some(), Removed: some(), Horizon: uint32(rng.IntN(40))}, {}},
 		every:  rng.IntN(20) == 0,
@@ -96,6 +97,8 @@ func newWorld(seed uint64) *world {
 			produce(&order[i], rng.IntN(10) == 0)
 		} else if rng.IntN(3) == 0 {
 			w.letters[order[i].id] = true
+		} else if rng.IntN(4) == 0 {
+			w.discard[order[i].id] = true
 		}
 		if rng.IntN(8) == 0 {
 			produce(&order[rng.IntN(i+1)], rng.IntN(10) == 0)
@@ -129,6 +132,10 @@ func (w *world) say() Counts {
 		}
 		if len(own) == 0 && (w.every || w.letters[row.id]) {
 			c.By[Waiting]++
+			continue
+		}
+		if len(own) == 0 && w.discard[row.id] {
+			c.By[Discarded]++
 			continue
 		}
 		p := placed{plainRow: row}
@@ -268,11 +275,14 @@ func (w *world) judged(t *testing.T, dir string, memory int) Counts {
 			t.Fatal(err)
 		}
 	}
-	letters := make(map[ID]struct{})
-	for id := range w.letters {
-		letters[h.ID([]byte(id))] = struct{}{}
+	hashed := func(events map[string]bool) map[ID]struct{} {
+		ids := make(map[ID]struct{})
+		for id := range events {
+			ids[h.ID([]byte(id))] = struct{}{}
+		}
+		return ids
 	}
-	m.Letters(letters, w.every)
+	m.Letters(hashed(w.letters), w.every, hashed(w.discard))
 	found := make(map[Verdict]int64)
 	counts, err := m.Finish([]Table{w.table}, w.topics, func(f Finding) { found[f.Verdict]++ })
 	if err != nil {

@@ -88,7 +88,7 @@ func TestMark_NeverMarksWhatIsNotDelivered(t *testing.T) {
 			t.Fatalf("without a mark: %q", left)
 		}
 		invoke(t, k.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "", "")
-		invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 1 row\n", "")
+		invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 0 rows; 1 held back by dead letters\n", "")
 		stop()
 		released(t, k.db)
 
@@ -101,10 +101,33 @@ func TestMark_NeverMarksWhatIsNotDelivered(t *testing.T) {
 		invoke(t, k.env, "mark").want(t, exitRefused, "(before_slot_unknown)", "")
 		invoke(t, k.env, "mark", "--once").want(t, exitRefused, "marked 0 rows", "(reason before_slot_unknown)")
 		stop()
-		if n := k.marked(t); n != 6 {
-			t.Errorf("%d rows are marked, want 6", n)
+		if n := k.marked(t); n != 5 {
+			t.Errorf("%d rows are marked, want 5", n)
 		}
 	})
+}
+
+// Somebody decided about the rows of discarded letters, the one that the brokers refuse and the ones
+// of its key behind it: they are not delivered, and no fault.
+func TestMark_LeavesTheRowsOfDiscardedLetters(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_PARK_KEY=true", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+k.topic+"-letters", "CDC_RELAY_KAFKA_MAX_MESSAGE_BYTES=16KiB", "CDC_RELAY_KAFKA_COMPRESSION=none")
+	k.marks(t, "column: published_at}, rejects: {error: last_error, attempts: retry_count", "")
+	k.db.Exec(t, "ALTER TABLE outbox ADD IF NOT EXISTS last_error text, ADD IF NOT EXISTS retry_count int")
+	_, stop := k.streams(t)
+	defer stop()
+	k.insert(t, 2)
+	k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		SELECT $1, '00000000-0000-0000-0000-00000000000a', 'x', jsonb_build_object('fill', repeat('x', n)) FROM unnest(ARRAY[50000, 1]) n`, k.topic)
+	k.arrived(t, 2)
+	k.await(t, "both letters wait", func() bool {
+		return strings.Contains(invoke(t, k.env, "deadletter", "list").stdout, "2 of 2 dead letters waiting")
+	})
+	invoke(t, k.env, "audit").want(t, exitOK, "waiting: 2 ", "")
+	invoke(t, k.env, "deadletter", "redrive", "--discard", "--all", "--yes").want(t, exitOK, "2 of 2", "")
+	invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 2 rows; 2 held back by dead letters\n", "")
+	invoke(t, k.env, "audit").want(t, exitOK, "\ndiscarded: 2 (no record, and its dead letter was discarded)\n", "")
 }
 
 // The relay marks beside the stream, with the rights that `sql --for mark` prints, and deletes
@@ -241,8 +264,8 @@ func TestMark_ShowsTheDeadLetterInItsRow(t *testing.T) {
 				t.Errorf("%s rows show a dead letter", n)
 			}
 			invoke(t, k.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "", "")
-			invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 1 row\n", "")
-			shows("1 route, dead letter n/n")
+			invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 0 rows; 1 held back by dead letters\n", "") // it was decided about, and not delivered
+			shows("1 route, dead letter n/n unmarked")
 			if sql := invoke(t, k.env, "sql", "--for", "mark").stdout; !strings.Contains(sql, `UPDATE ("last_error")`) || !strings.Contains(sql, `UPDATE ("retry_count")`) {
 				t.Errorf("the grants lack the columns:\n%s", sql)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
-// Bounds of what is kept: some 40 MiB.
+// Bounds of what is kept, of letters that wait and of discarded ones each: some 40 MiB.
 const (
 	maxLetters = 100_000
 	maxBytes   = 32 << 20 // of event ids and names of tables
@@ -31,6 +31,7 @@ type Set struct {
 	count  int
 	bytes  int
 	full   bool
+	gone   discarded
 
 	reasons map[string]string // each is kept once
 }
@@ -53,7 +54,7 @@ func (l *letter) size() int { return len(l.table) + len(l.event) }
 
 // New returns an empty set for letters of the sources that own selects.
 func New(own func(source string) bool) *Set {
-	return &Set{own: own, limit: maxLetters, groups: make(map[group][]letter), reasons: make(map[string]string)}
+	return &Set{own: own, limit: maxLetters, gone: discarded{limit: maxLetters}, groups: make(map[group][]letter), reasons: make(map[string]string)}
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What is neither
@@ -64,6 +65,7 @@ func (s *Set) Read(m *topics.Message) {
 	if m == nil {
 		clear(s.groups)
 		s.count, s.bytes, s.full = 0, 0, false
+		s.gone.clear()
 		return
 	}
 	found, marker, err := deadletter.Parse(m)
@@ -99,6 +101,11 @@ func (s *Set) done(m *deadletter.Marker) {
 		if covered {
 			s.count--
 			s.bytes -= one.size()
+			if m.Outcome == deadletter.Discarded {
+				s.gone.add(one.table, one.event)
+			} else {
+				s.gone.sent(one.table, one.event)
+			}
 		}
 		return covered
 	})

@@ -47,7 +47,7 @@ type Partitions struct {
 
 // Rows are held back for these reasons.
 const (
-	HeldByLetter = "dead_letter" // one of the row waits
+	HeldByLetter = "dead_letter" // one of the row waits, or, for a mark, was discarded
 	HeldByOthers = "changed"     // updated, deleted or locked by somebody meanwhile
 )
 

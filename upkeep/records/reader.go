@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -166,6 +167,8 @@ type Table struct {
 	Table  wal.Table
 	OID    uint32
 	ByID   bool // dead letters name its rows by their event ids
+
+	Discarded bool // the rows of discarded letters count as those of letters that wait
 }
 
 // patience is how long the brokers may take to give what a topic holds. An open transaction of
@@ -260,7 +263,13 @@ func (t *Table) Waiting(ctx context.Context) (proof.Waiting, error) {
 	if held.Letters > 0 && !t.ByID {
 		held.Any = true
 	}
-	return proof.Waiting{IDs: held.IDs, NoID: held.NoID, All: held.Any, Full: full}, nil
+	found := proof.Waiting{IDs: held.IDs, NoID: held.NoID, All: held.Any, Full: full}
+	if t.Discarded && t.ByID {
+		var ids map[string]struct{}
+		ids, found.Unmarked = t.Reader.waiting.Discarded(t.mine)
+		maps.Copy(found.IDs, ids)
+	}
+	return found, nil
 }
 
 // Held reads the dead letters up to where their topic ends at the call, and returns those of
