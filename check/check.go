@@ -96,6 +96,7 @@ func (d *checker) kafka(ctx context.Context) {
 		}
 		d.findings = append(d.findings, topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix)...)
 	}
+	d.overtaken(ctx)
 	if d.mapped && len(d.expected.Topics()) == own {
 		const next = "create what will be needed, or set kafka.create_topics.enabled"
 		if d.unread {

@@ -116,7 +116,9 @@ var arrows = map[string][]string{
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
 	"retention/export":   {},
 
-	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "router/resolve", "router/schemas", "sink/broker", "sink/topics", "upkeep", "wording"},
+	"deadletter/overtaken": {"deadletter", "fault", "postgres/catalog", "relay", "replication/wal", "sink", "sink/topics", "wording"},
+
+	"check": {"advice", "checkpoint", "config", "deadletter/overtaken", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "router/resolve", "router/schemas", "sink/broker", "sink/topics", "upkeep", "wording"},
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "router/resolve", "router/schemas", "wording"},
 

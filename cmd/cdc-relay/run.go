@@ -276,14 +276,15 @@ func (d *daemon) stream(ctx context.Context) error {
 			}
 		})
 	}
+	working, endJobs := context.WithCancel(intake)
+	defer endJobs()
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
 	group.Go(func() { d.notify.tellStatus(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
+	group.Go(func() { d.warnOfLetters(working) })
 	if d.console != nil {
 		group.Go(func() { d.console.Run(companions) })
 	}
-	working, endJobs := context.WithCancel(intake)
-	defer endJobs()
 	for _, job := range d.jobs {
 		group.Go(func() { job.Run(working) })
 	}

@@ -23,6 +23,27 @@ func Identity(ctx context.Context, cfg postgres.Config) (system, database string
 	return row.Text(0), row.Text(1), nil
 }
 
+// IdentityAndSlots is Identity with the names of the server's logical slots.
+func IdentityAndSlots(ctx context.Context, cfg postgres.Config) (system, database string, slots []string, err error) {
+	conn, err := postgres.Connect(ctx, cfg, false)
+	if err != nil {
+		return "", "", nil, err
+	}
+	defer postgres.CloseQuietly(conn)
+	rows, err := postgres.Querier{Ctx: ctx, Conn: conn}.All(`SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), d.oid, s.slot_name
+		FROM pg_catalog.pg_database d LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_type = 'logical' WHERE d.datname = pg_catalog.current_database()`)
+	if err != nil {
+		return "", "", nil, postgres.Classify("read the system identifier, the database's OID and the slots", err)
+	}
+	for _, row := range rows {
+		system, database = row[0].Text, row[1].Text
+		if !row[2].Null {
+			slots = append(slots, row[2].Text)
+		}
+	}
+	return system, database, slots, nil
+}
+
 // ReadOrigin asks for the origin of what the database has, over a replication connection.
 func ReadOrigin(ctx context.Context, cfg postgres.Config) (wal.Origin, error) {
 	q, server, err := postgres.OpenServer(ctx, cfg, true)

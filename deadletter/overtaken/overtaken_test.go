@@ -1,0 +1,73 @@
+package overtaken
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+)
+
+const dead = "cdc-relay.dead-letters"
+
+func settings(onReject relay.OnReject, park bool) relay.Config {
+	cfg := relay.Config{OnReject: onReject, ParkKey: park}
+	cfg.Replication = postgres.Config{Slot: "now", Tables: []wal.Table{{Schema: "public", Name: "outbox"}}}
+	return cfg.WithDefaults()
+}
+
+func letter(source, table, key, reason string, offset int64) *topics.Message {
+	m := &topics.Message{Topic: dead, Offset: offset, Key: []byte(key)}
+	for _, h := range [][2]string{
+		{deadletter.HeaderReason, reason}, {deadletter.HeaderTopic, "orders"}, {deadletter.HeaderTable, table}, {deadletter.HeaderLSN, fmt.Sprintf("0/%X", 16+offset)},
+		{deadletter.HeaderSeq, "1"}, {deadletter.HeaderSource, source}, {deadletter.HeaderGroup, deadletter.KeyGroup("orders", []byte(key)).String()},
+	} {
+		m.Headers = append(m.Headers, record.Header{Key: h[0], Value: []byte(h[1])})
+	}
+	return m
+}
+
+func marker(source, key string, at int64, offsets ...int64) *topics.Message {
+	m := deadletter.Marker{Source: source, Group: deadletter.KeyGroup("orders", []byte(key)), Outcome: deadletter.Sent, Offsets: deadletter.NewOffsets(offsets)}
+	rec := m.Record(dead, []byte(key))
+	return &topics.Message{Topic: dead, Offset: at, Key: rec.Key, Headers: rec.Headers}
+}
+
+func TestLetters_AreThoseThatLaterRowsOvertake(t *testing.T) {
+	const own, old, other, far = "7/5/now", "7/5/old", "7/5/other", "8/5/old"
+	rejectedAndParked := []*topics.Message{letter(own, "public.outbox", "a", "route", 0), letter(own, "public.outbox", "a", deadletter.CauseParked, 1), letter(own, "public.outbox", "b", "route", 2)}
+	for name, tt := range map[string]struct {
+		onReject relay.OnReject
+		park     bool
+		log      []*topics.Message
+		want     string
+	}{
+		"while keys are parked":                {relay.DeadLetterOnReject, true, rejectedAndParked, ""},
+		"after on_reject went back":            {relay.StopOnReject, true, rejectedAndParked, "3 of 2 7/5/now false;"},
+		"after park_key was turned off":        {relay.DeadLetterOnReject, false, rejectedAndParked, "2 of 1 7/5/now false;"},
+		"without what is done with":            {relay.StopOnReject, false, append(rejectedAndParked[:3:3], marker(own, "a", 3, 0, 1)), "1 of 1 7/5/now false;"},
+		"of a slot that is gone":               {relay.DeadLetterOnReject, true, []*topics.Message{letter(old, "public.outbox", "a", "route", 0)}, "1 of 1 7/5/old true;"},
+		"of a slot that somebody else has":     {relay.StopOnReject, true, []*topics.Message{letter(other, "public.outbox", "a", "route", 0)}, ""},
+		"of a table that is not read":          {relay.StopOnReject, true, []*topics.Message{letter(old, "public.another", "a", "route", 0)}, ""},
+		"of a server that may have its own":    {relay.StopOnReject, true, []*topics.Message{letter(far, "public.outbox", "a", "route", 0)}, ""},
+		"of rows without a key, and of nobody": {relay.StopOnReject, true, []*topics.Message{{Topic: dead, Value: []byte("x")}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &letters{settings: settings(tt.onReject, tt.park), groups: make(map[group]*waiting)}
+			for _, m := range tt.log {
+				l.read(m)
+			}
+			got := ""
+			for _, f := range l.overtaken("7", "5", []string{"now", "other"}) {
+				got += fmt.Sprintf("%d of %d %s %t;", f.Letters, f.Keys, f.Source, f.gone)
+			}
+			if got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
