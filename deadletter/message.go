@@ -1,9 +1,12 @@
 package deadletter
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // A logical message is in no table, so a letter that lacks a part of its record has the message's
@@ -19,6 +22,20 @@ type Body struct {
 	Prefix string
 	LSN    wal.LSN
 	XID    uint32
+}
+
+// KeepBody puts the whole body of a logical message that the router refuses into what was salvaged
+// of its record, in place of the value, and returns what is missing then. Nothing else has what
+// the message said.
+func KeepBody(rec *record.Record, missing []string) []string {
+	if !rec.Row.Relation.IsMessages() {
+		return missing
+	}
+	rec.Value = rec.Row.Body()
+	if slices.Contains(missing, router.PartValue) {
+		return missing
+	}
+	return append(missing, router.PartValue)
 }
 
 // addBody adds the headers of a row that is a logical message.

@@ -1,8 +1,6 @@
 package router
 
 import (
-	"slices"
-
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -22,21 +20,7 @@ const (
 // cannot be put into its format is the payload column's own bytes; other parts are
 // empty, a partition AutoPartition. Like that of Route, the record refers to row, its batch and buf. It
 // appends nothing to buf.Records.
-//
-// Of a logical message the value is the whole body, and missing as such: nothing else has what a
-// message said.
 func (r *Router) Salvage(buf *record.Buffer, row *wal.Row) (record.Record, []string) {
-	rec, missing := r.salvage(buf, row)
-	if row.Relation.IsMessages() {
-		rec.Value = row.Body()
-		if !slices.Contains(missing, PartValue) {
-			missing = append(missing, PartValue)
-		}
-	}
-	return rec, missing
-}
-
-func (r *Router) salvage(buf *record.Buffer, row *wal.Row) (record.Record, []string) {
 	rec := record.Record{Partition: record.AutoPartition, Row: row}
 	p := r.planFor(row)
 	if p.err == nil && p.connector != nil {

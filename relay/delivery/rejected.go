@@ -34,6 +34,7 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject {
 		rec, missing := d.m.router.Salvage(f.buf, row)
+		missing = deadletter.KeepBody(&rec, missing)
 		if d.overtakes(f, &rec) {
 			return errOvertakes
 		}

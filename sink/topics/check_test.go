@@ -204,6 +204,24 @@ func TestCheck_MissingDeadLetterTopic(t *testing.T) {
 	wantFinding(t, topics.Check(t.Context(), cfg, expected), "topic", advice.OK, "letters", "will be made")
 }
 
+// A compacted topic fails under one name, and is not good under another.
+func TestCheck_CompactedDeadLetterTopic(t *testing.T) {
+	c := cluster(t)
+	addrs := c.ListenAddrs()
+	for name, policy := range map[string]string{"letters": "compact", "both": "compact,delete"} {
+		makeTopics(t, addrs, 1, map[string]string{"cleanup.policy": policy}, name)
+		var expected topics.Expected
+		expected.DeadLetters(name, false)
+		list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: addrs}}, expected)
+		wantFinding(t, list, "topic.compaction", advice.Fail, "cleanup.policy="+policy, "of several dead letters with one key only the last would stay", "cleanup.policy=delete")
+		for _, f := range list {
+			if (f.Check == "topic.compaction" || f.Check == "topic.retention") && f.Level != advice.Fail {
+				t.Errorf("%+v", f)
+			}
+		}
+	}
+}
+
 func TestCheck_ADeadAddressBesideALiveOne(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.NumBrokers(2))

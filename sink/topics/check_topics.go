@@ -114,7 +114,7 @@ func (c *checker) checkRights(name string, allowed int32) {
 
 // checkKept looks at a topic whose records are the only place where they are.
 func (c *checker) checkKept(name string, config map[string]string) {
-	const check = "topic.retention"
+	const check, compaction = "topic.retention", "topic.compaction"
 	if !c.expected.topics[name].kept {
 		return
 	}
@@ -122,7 +122,7 @@ func (c *checker) checkKept(name string, config map[string]string) {
 	switch {
 	case refused != nil:
 		seen, _ := advice.Split(refused)
-		c.fail(check, c.command("kafka-configs.sh", "--alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", name), "%s", seen)
+		c.fail(compaction, c.command("kafka-configs.sh", "--alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", name), "%s", seen)
 	case config["retention.ms"] != "-1" || config["retention.bytes"] != "-1" && config["retention.bytes"] != "":
 		c.warn(check, c.command("kafka-configs.sh", "--alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", name),
 			"topic %s: dead letters that nobody has looked at are deleted in time (retention.ms %s, retention.bytes %s)", name, config["retention.ms"], config["retention.bytes"])
@@ -254,10 +254,12 @@ func (c *checker) checkLimits(name string, config map[string]string) {
 		c.checkTopicSize(name, expected, limit)
 	}
 	if strings.Contains(config["cleanup.policy"], "compact") {
-		if expected.nullKeys > 0 {
+		switch {
+		case expected.kept: // see checkKept
+		case expected.nullKeys > 0:
 			c.rejected("topic.compaction", "map columns.key to a column that is never NULL, or set cleanup.policy to delete",
 				"topic %s is compacted and takes no record without a key, and %d of the newest rows have none", name, expected.nullKeys)
-		} else {
+		default:
 			c.ok("topic.compaction", "topic %s is compacted: of each key the last record stays", name)
 		}
 	}
