@@ -31,6 +31,8 @@ var causes = map[string]cause{
 	fault.ReasonRoute:                              {"no name of a topic comes out", true},
 	fault.ReasonEncode:                             {"its payload does not fit the format", true},
 	fault.ReasonSchema:                             {"the table lacks what the mapping needs", true},
+	fault.ReasonCheckpointTopic:                    {"the checkpoint topic is missing, or not as it must be", true},
+	fault.ReasonCheckpointRefused:                  {"the checkpoint topic refuses the position", true},
 	fault.ReasonKafkaUnreachable:                   {"no broker answers", true},
 	fault.ReasonKafkaNotAcknowledging:              {"the brokers answer and do not acknowledge", true},
 	fault.ReasonSASLAuthenticationFailed:           {"the brokers refuse user or password", true},

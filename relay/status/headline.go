@@ -15,7 +15,7 @@ func Headline(s *Status, now time.Time) string {
 	held := now.Sub(Since(s)).Round(time.Second).String()
 	switch s.State {
 	case Blocked:
-		return "Blocked for " + held + atRow(s.Obstacle) + ": " + causeText(s) + keptText(s, now) + "."
+		return "Blocked for " + held + atRow(s) + ": " + causeText(s) + keptText(s, now) + "."
 	case Reconnecting:
 		to := "PostgreSQL"
 		if strings.HasPrefix(s.Reason, "kafka_") {
@@ -74,9 +74,11 @@ func streamingText(s *Status, now time.Time) string {
 	return text
 }
 
-// atRow names the table of the row, as it may be shown on a line.
-func atRow(o *Obstacle) string {
-	if o == nil || o.Row == nil || o.Row.Table == "" {
+// atRow names the table of the row, as it may be shown on a line. A row that waits for the checkpoint
+// topic is one that happened to come next.
+func atRow(s *Status) string {
+	o := s.Obstacle
+	if o == nil || o.Row == nil || o.Row.Table == "" || s.Reason == fault.ReasonCheckpointTopic || s.Reason == fault.ReasonCheckpointRefused {
 		return ""
 	}
 	return " at a row of " + shortName(o.Row.Table)

@@ -28,6 +28,7 @@ func TestHeadline(t *testing.T) {
 		"keys are parked":                      {Status{State: Streaming, LagSeconds: lag(0), ParkedKeys: 2}, "Streaming, 0.0 s behind; 2 keys parked behind dead letters."},
 		"rows were set aside":                  {Status{State: Streaming, LagSeconds: lag(0), DeadLetters: 1}, "Streaming, 0.0 s behind; 1 dead letter since the start."},
 		"at a row":                             {Status{State: Blocked, Reason: "unknown_topic", Obstacle: at("orders", 0)}, "Blocked for 4m0s at a row of public.outbox: topic orders does not exist (unknown_topic)."},
+		"the checkpoint topic was deleted":     {Status{State: Blocked, Reason: "checkpoint_topic", Obstacle: at("orders", 0)}, "Blocked for 4m0s: the checkpoint topic is missing, or not as it must be (checkpoint_topic)."},
 		"a record for a small topic":           {Status{State: Blocked, Reason: "record_too_large", Obstacle: at("orders", 0)}, "Blocked for 4m0s at a row of public.outbox: its record of 1.3 MiB is too large for topic orders (record_too_large)."},
 		"a record for a small relay":           {Status{State: Blocked, Reason: "record_too_large", Obstacle: at("orders", 1<<20)}, "Blocked for 4m0s at a row of public.outbox: its record of 1.3 MiB is too large for kafka.max_message_bytes (1.0 MiB) (record_too_large)."},
 		"a record that is not known":           {Status{State: Blocked, Reason: "record_too_large"}, "Blocked for 4m0s: its record is too large for the topic (record_too_large)."},

@@ -80,7 +80,7 @@ func (d *Decoder) identify(rel *wal.Relation) *relation {
 		return &relation{Relation: rel, drift: &drift{
 			subject: rel.Qualified(),
 			err:     fmt.Errorf("its OID is %d at this position, and was %d when the session began", rel.OID, d.oids[named]),
-			hint:    "another table replaced it under the same name: decide what to do with the rows of both, then continue",
+			hint:    "another table replaced it under the same name, and rows of the old one are still to be sent. If the old one exists, under another name, configure both: this name, and a second entry of outbox with the same mapping for the name that the old one has now; make sure that the publication has both, and restart. Remove the second entry when the old rows are sent",
 		}}
 	case isNamed:
 		rel.Table = named
