@@ -203,6 +203,19 @@ func TestDriftIsRaisedByTheFirstInsertOnly(t *testing.T) {
 			}
 		})
 	}
+	// The way that the hint of a replaced table names.
+	t.Run("replaced, and both are configured", func(t *testing.T) {
+		cfg := testConfig
+		cfg.Tables, cfg.History = []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "outbox_old"}}, 0x1000
+		d := NewDecoder(cfg)
+		d.Expect(&wal.Relation{OID: pgoutputtest.OtherOID, Namespace: "public", Name: "outbox", Table: 0})
+		d.Expect(&wal.Relation{OID: pgoutputtest.OutboxOID, Namespace: "public", Name: "outbox_old", Table: 1})
+		decodeAll(t, d, pgoutputtest.Begin(0x200, 7), pgoutputtest.Relation(pgoutputtest.OutboxOID, "public", "outbox", "id"), pgoutputtest.Insert(pgoutputtest.OutboxOID, "1"), pgoutputtest.Commit(0x200, 0x230),
+			pgoutputtest.Begin(0x300, 8), pgoutputtest.Relation(pgoutputtest.OtherOID, "public", "outbox", "id"), pgoutputtest.Insert(pgoutputtest.OtherOID, "2"), pgoutputtest.Commit(0x300, 0x330))
+		if b := d.Take(); len(b.Rows) != 2 || b.Rows[0].Relation.Table != 1 || b.Rows[1].Relation.Table != 0 {
+			t.Errorf("got %s", render(b))
+		}
+	})
 	t.Run("partition through its root", func(t *testing.T) {
 		d := NewDecoder(testConfig)
 		expectBoth(d)
