@@ -11,7 +11,7 @@ import (
 // dead-letter topic has none.
 func (d *checker) overtaken(ctx context.Context) {
 	const check = "deadletter.order"
-	found, ok, err := overtaken.Find(ctx, d.settings)
+	found, ok, err := overtaken.ReadLetters(ctx, d.settings)
 	switch {
 	case err != nil:
 		d.add(check, advice.Warn, "correct the cause, and run the check again", "whether rows are sent past dead letters of their keys is not known: %v", err)

@@ -11,7 +11,7 @@ import (
 // later rows of their keys.
 func (d *daemon) warnOfLetters(ctx context.Context) {
 	for {
-		found, _, err := overtaken.Find(ctx, d.cfg.Relay())
+		found, _, err := overtaken.ReadLetters(ctx, d.cfg.Relay())
 		for _, f := range found {
 			d.log.Warn().Msg(f.Seen() + "; " + f.Next())
 		}

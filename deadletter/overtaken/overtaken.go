@@ -51,9 +51,9 @@ func (f *Found) Next() string {
 	return fmt.Sprintf("send them with `cdc-relay deadletter redrive %s--all --yes`, or discard them with `--discard`", of)
 }
 
-// Find reads the dead-letter topic, and asks PostgreSQL only if it has such letters. Without a
+// ReadLetters reads the dead-letter topic, and asks PostgreSQL only if it has such letters. Without a
 // topic, or without the right to read it, there is nothing to find: ok is false.
-func Find(ctx context.Context, settings relay.Config) (found []*Found, ok bool, err error) {
+func ReadLetters(ctx context.Context, settings relay.Config) (found []*Found, ok bool, err error) {
 	settings = settings.WithDefaults()
 	l := &letters{settings: settings, groups: make(map[group]*waiting)}
 	err = topics.ReadTopic(ctx, settings.Kafka.Connection, settings.DeadLetterTopic, func(m *topics.Message) error {
