@@ -87,8 +87,8 @@ var mutants = []mutant{
 		patches: []patch{{"deadletter/backlog.go", "filter.Source != nil && !filter.Source(letter.Source)", "false"}}},
 	{name: "letters_from_our_table", about: "a letter of another pipeline is completed from our table", test: lettersTest,
 		patches: []patch{{"deadletter/redrive.go", "case !r.Own(l.Source):", "case false:"}}},
-	{name: "letters_of_lost_rows", about: "a letter of a lost timeline is completed from the row that has its id now", test: lettersTest,
-		patches: []patch{{"deadletter/redrive.go", "case r.Lost != nil && r.Lost(l.ID):", "case false:"}}},
+	{name: "letters_of_lost_rows", about: "a letter of a row that a failover lost is sent, with the row that has its id now", test: lettersTest,
+		patches: []patch{{"deadletter/redrive.go", "case r.Lost != nil && r.Own(e.Source) && r.Lost(e.ID):", "case false:"}}},
 	{name: "letters_without_timeline", about: "the same position on two timelines is one record", test: lettersTest,
 		patches: []patch{{"deadletter/backlog.go", "		return sameRecord{id: e.ID}\n", "		return sameRecord{id: ID{Timeline: 1, Row: e.ID.Row, Nth: e.Nth}}\n"}}},
 	{name: "letters_one_for_a_row", about: "the second record of a row is taken for a copy of the first", test: lettersTest,
@@ -116,7 +116,7 @@ var mutants = []mutant{
 	{name: "parked_key_is_overtaken", about: "later rows of a parked key go to their topic", faults: []string{"letters_redrive*", "letters_relay_kill", "letters_discard"},
 		patches: []patch{{"deadletter/parked.go", "if k == nil || id.Compare(k.first) < 0 {", "if k == nil || id.Compare(k.first) != 0 {"}}},
 	{name: "letters_hidden_by_a_header", about: "a header of the row makes its letter unreadable", test: lettersTest,
-		patches: []patch{{"deadletter/letter.go", "case letter:\n", "case letter == marker:\n\t\tp.err = ErrForeign\n\tcase letter:\n"}}},
+		patches: []patch{{"deadletter/parse.go", "case letter:\n", "case letter == marker:\n\t\tp.err = ErrForeign\n\tcase letter:\n"}}},
 }
 
 // lettersTest finds what is planted into the tools for dead letters.
