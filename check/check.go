@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,7 +97,9 @@ func (d *checker) kafka(ctx context.Context) {
 		}
 		d.findings = append(d.findings, topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix)...)
 	}
-	d.overtaken(ctx)
+	if !slices.ContainsFunc(d.findings, func(f advice.Finding) bool { return f.Check == "kafka.connection" && f.Level == advice.Fail }) {
+		d.overtaken(ctx)
+	}
 	if d.mapped && len(d.expected.Topics()) == own {
 		const next = "create what will be needed, or set kafka.create_topics.enabled"
 		if d.unread {

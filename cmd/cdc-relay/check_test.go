@@ -190,6 +190,11 @@ func TestCheck_SaysWhatIsUnreachable(t *testing.T) {
 	got := checkUp(t, closedPorts)
 	got.want(t, "postgres.connection", advice.Fail, "127.0.0.1:1")
 	got.want(t, "kafka.connection", advice.Fail, "127.0.0.1:1")
+	for _, f := range got.Findings {
+		if f.Check == "deadletter.order" {
+			t.Errorf("the brokers that are away are named twice: %+v", f)
+		}
+	}
 	invoke(t, closedPorts, "check").want(t, exitRefused, "2 fail", "")
 }
 
