@@ -262,7 +262,7 @@ func (a *avroType) fromText(dst, value []byte) ([]byte, error) {
 	case formEnum:
 		symbol, ok := a.symbols[string(value)]
 		if !ok {
-			return dst, tape.Unfit("the schema wants a symbol of %s, the payload has a string that is not one", a.name)
+			return dst, tape.Unfit("the schema wants a symbol of %s, the payload has an unknown symbol", a.name)
 		}
 		return appendLong(dst, symbol), nil
 	case formBytes, formFixed:
@@ -317,7 +317,7 @@ func (a *avroType) appendUUID(dst, value []byte) ([]byte, error) {
 	}
 	switch {
 	case !ok:
-		return dst, tape.Unfit("the schema wants a UUID, the payload has a string of another form")
+		return dst, tape.Unfit("the schema wants a UUID, the payload has a string in another format")
 	case a.size > 0:
 		return append(dst, made[:]...), nil
 	}
@@ -328,7 +328,7 @@ func (a *avroType) appendUUID(dst, value []byte) ([]byte, error) {
 // for are cut off.
 func (a *avroType) appendTime(dst, value []byte) ([]byte, error) {
 	if len(value) > 64 {
-		return dst, tape.Unfit("the schema wants %s, the payload has a string of another form", a.described())
+		return dst, tape.Unfit("the schema wants %s, the payload has a string in another format", a.described())
 	}
 	if a.form == formTimestamp && !a.local {
 		var at time.Time
@@ -351,7 +351,7 @@ func (a *avroType) appendTime(dst, value []byte) ([]byte, error) {
 	}
 	at, err := time.Parse(layout, string(written))
 	if err != nil {
-		return dst, tape.Unfit("the schema wants %s, the payload has a string of another form", a.described())
+		return dst, tape.Unfit("the schema wants %s, the payload has a string in another format", a.described())
 	}
 	switch a.form {
 	case formDate:

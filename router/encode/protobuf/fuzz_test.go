@@ -62,7 +62,7 @@ func stricter(refusal string) bool {
 	for _, part := range []string{
 		"lies deeper", "is not UTF-8 text", "half of a surrogate pair",
 		"a value of old.E", "a value of ed.E", // closed: the library takes any number
-		"that is not one of its names",         // an unknown name: the library drops it with its member
+		"the payload has an unknown name",      // an unknown name: the library drops it with its member
 		"a time such as", "a duration such as", // 24:00:00,5Z and .s
 		"google.protobuf.FieldMask", // white space that is no ASCII
 	} {

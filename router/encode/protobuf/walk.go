@@ -272,7 +272,7 @@ func (e *Encoder) entries(dst []byte, f *field, i uint32) (_ []byte, err error) 
 		if key.form != formString {
 			var ok bool
 			if one.value, ok = mapKey(key.form, one.text); !ok {
-				return dst, tape.In(tape.Unfit("the schema wants keys of type %s, the payload has a key of another form", written[key.form]), tape.Entry)
+				return dst, tape.In(tape.Unfit("the schema wants keys of type %s, the payload has a key in another format", written[key.form]), tape.Entry)
 			}
 			one.text = ""
 		}
@@ -426,13 +426,13 @@ func (e *Encoder) symbol(f *field, n *tape.Node) (uint64, error) {
 	case tape.Text:
 		v, ok := f.enum.numbers[string(e.tape.Plain(nil, n))]
 		if !ok {
-			return 0, tape.Unfit("the schema wants a value of %s, the payload has a string that is not one of its names", f.enum.name)
+			return 0, tape.Unfit("the schema wants a value of %s, the payload has an unknown name", f.enum.name)
 		}
 		return uint64(int64(v)), nil
 	case tape.Number:
 		v, ok := whole(formInt32, e.tape.Raw(n))
 		if _, known := f.enum.names[int32(v)]; !ok || f.enum.closed && !known {
-			return 0, tape.Unfit("the schema wants a value of %s, the payload has a number that is not one of its numbers", f.enum.name)
+			return 0, tape.Unfit("the schema wants a value of %s, the payload has an unknown number", f.enum.name)
 		}
 		return v, nil
 	case tape.Null:

@@ -93,7 +93,7 @@ func (e *Encoder) wellKnown(dst []byte, m *message, i uint32) ([]byte, error) {
 		shape = "a duration such as 1.5s"
 	}
 	if !ok {
-		return dst, tape.Unfit("the schema wants %s, the payload has a string of another form", shape)
+		return dst, tape.Unfit("the schema wants %s, the payload has a string in another format", shape)
 	}
 	if seconds != 0 {
 		dst = appendNumber(protowire.AppendTag(dst, 1, protowire.VarintType), formInt64, uint64(seconds))
@@ -159,7 +159,7 @@ func appendFieldMask(dst []byte, m *message, text string) ([]byte, error) {
 			}
 		}
 		if strings.Contains(path, "_") || !isFullName(string(snake)) {
-			return dst, tape.Unfit("the schema wants %s, the payload has a string of another form", m.name)
+			return dst, tape.Unfit("the schema wants %s, the payload has a string in another format", m.name)
 		}
 		dst = protowire.AppendBytes(protowire.AppendTag(dst, 1, protowire.BytesType), snake)
 	}
