@@ -141,7 +141,7 @@ func TestReplay_AsksForNoDeadLettersWhereThereAreNone(t *testing.T) {
 	}
 }
 
-// Whoever is told that a row was left out is told which one, why, and what to do.
+// The message about a row that was left out names the row, the reason and the next step.
 func TestReplay_SaysWhichRowItLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, guarantee := range []string{"at_least_once", "exactly_once"} {

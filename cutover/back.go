@@ -57,8 +57,8 @@ func (w *work) back(ctx context.Context) error {
 	return w.goBack(ctx)
 }
 
-// warnOfLetters says that the publisher will send rows ahead of dead letters of their keys: no relay
-// parks them any more. A way back that waited for them would be none.
+// warnOfLetters warns if dead letters wait: no relay parks their keys any more, and the publisher sends
+// later rows of these keys first. It does not refuse, because somebody who goes back may have to at once.
 func (w *work) warnOfLetters(ctx context.Context) {
 	settings := w.Settings.WithDefaults()
 	if settings.OnReject != relay.DeadLetterOnReject {

@@ -12,14 +12,14 @@ type Restored struct {
 	Record  *record.Record
 	Payload []byte // the payload column as it is
 
-	// Recoded says that the record's value is encoded by another schema than the letter's, which is
-	// not to be had any more.
+	// Recoded means that another schema than the letter's encoded the value, because the registry does not
+	// have the letter's any more.
 	Recoded bool
 
 	Err error // why the row makes no record
 }
 
-// choice is what the rows with a letter's event id are, seen one after the other.
+// choice counts the rows with a letter's event id, as they are read one after the other.
 type choice struct {
 	l *Letter
 
@@ -37,11 +37,11 @@ type choice struct {
 // as in a partitioned table: then the letter's hash of its value decides, and nothing else does.
 func (l *Letter) choose(rows iter.Seq2[Restored, error]) (Restored, likeness, error) {
 	c := choice{l: l}
-	for now, err := range rows {
+	for row, err := range rows {
 		if err != nil {
 			return Restored{}, unknown, err
 		}
-		c.see(now)
+		c.see(row)
 	}
 	return c.taken()
 }

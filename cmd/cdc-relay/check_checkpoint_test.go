@@ -131,8 +131,8 @@ func TestSetup_WhereTheSlotBeginsNothingIsLeftOut(t *testing.T) {
 	})
 }
 
-// A slot that is made anew leaves a gap behind the checkpoint of the old one. Setup papers that not over,
-// and makes no slot that a relay would refuse: it would hold back WAL until the disk is full.
+// Between the checkpoint of a slot that was dropped and a new slot of its name there may be rows that
+// nobody sends. Setup makes no such slot: a relay would refuse it, and it would hold back WAL.
 func TestSetup_MakesNoSlotBehindAnOldCheckpoint(t *testing.T) {
 	t.Parallel()
 	eachKeeper(t, func(t *testing.T, k *keeper) {

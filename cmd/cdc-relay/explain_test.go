@@ -201,6 +201,6 @@ func TestExplain_RefusesWithTheWayOut(t *testing.T) {
 		want(t, exitRefused, "table public.outbox", "public.nobody: the table does not exist")
 	invoke(t, closedPorts, "explain").want(t, exitRefused, "", "127.0.0.1:1")
 	if got := invoke(t, closedPorts, "explain", "--set", "outbox[1].table=another"); strings.Count(got.stderr, "127.0.0.1:1") != strings.Count(invoke(t, closedPorts, "explain").stderr, "127.0.0.1:1") {
-		t.Errorf("a server that is away is told for each table:\n%s", got.stderr)
+		t.Errorf("the message about the server stands there once for each table:\n%s", got.stderr)
 	}
 }

@@ -275,8 +275,8 @@ func TestMark_ShowsTheDeadLetterInItsRow(t *testing.T) {
 	}
 }
 
-// A mark that somebody else sets between the finding of a row and its mark stays as it is, and the
-// command says that there was one.
+// Somebody else may mark a row after the command found it without a mark. That mark stays, and the
+// command counts the row.
 func TestMark_LeavesWhatSomebodyElseMarked(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["detect_moved_slot"])
