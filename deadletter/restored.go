@@ -71,7 +71,7 @@ func (l *Letter) accept(now Restored) (likeness, error) {
 
 // schemaGone is why nothing shows whether a row is the letter's.
 func (l *Letter) schemaGone() string {
-	return fmt.Sprintf("schema %d, which encoded its value, is not at hand any more, so that nothing shows which row it was made of", l.Schema)
+	return fmt.Sprintf("schema %d, which encoded its value, is not in the registry any more, so that nothing shows which row it was made of", l.Schema)
 }
 
 // sameKey reports whether the row's record has the key of the letter's, as far as that is known.

@@ -93,7 +93,7 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 		"whole but for its topic":                {letter: wrapped(keyless("v"), router.PartTopic), now: Restored{Record: keyless("v")}},
 		"whole but for its topic, another row":   {letter: wrapped(keyless("v"), router.PartTopic), now: Restored{Record: keyless("w")}, refused: "another row"},
 		"its schema is gone":                     {letter: stripped(keyed(framed + "old")), now: Restored{Record: keyed("\x00\x00\x00\x00\x08new"), Recoded: true}, recoded: 1},
-		"its schema is gone, without a key":      {letter: stripped(keyless(framed + "old")), now: Restored{Record: keyless("\x00\x00\x00\x00\x08new"), Recoded: true}, refused: "schema 7, which encoded its value, is not at hand any more"},
+		"its schema is gone, without a key":      {letter: stripped(keyless(framed + "old")), now: Restored{Record: keyless("\x00\x00\x00\x00\x08new"), Recoded: true}, refused: "schema 7, which encoded its value, is not in the registry any more"},
 		"its schema is gone, another key":        {letter: stripped(byID(framed + "old")), now: Restored{Record: keyed("\x00\x00\x00\x00\x08new"), Recoded: true}, refused: "makes another key"},
 		"its key is missing":                     {letter: wrapped(keyless("v"), router.PartKey), now: Restored{Record: keyed("w")}, refused: "another row"},
 	} {
@@ -176,7 +176,7 @@ func TestRedriver_ChoosesAmongRowsOfOneEventID(t *testing.T) {
 		"one topic":                       {unrouted, []Restored{routed("large", "x"), routed("other", "y"), routed("large", "x")}, "x large", ""},
 		"no hash, two of its key":         {unhashed, []Restored{keyed("a", "1"), keyed("a", "large")}, "", "nothing in the letter tells which of them was set aside"},
 		"no hash, one of its key":         {unhashed, []Restored{keyed("b", "1"), keyed("a", "large")}, "orders large", ""},
-		"its schema is gone":              {large, []Restored{gone, gone}, "", "is not at hand any more"},
+		"its schema is gone":              {large, []Restored{gone, gone}, "", "is not in the registry any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cause

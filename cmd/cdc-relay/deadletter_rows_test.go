@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 )
 
 // large is SQL for a payload that neither its topic nor the dead-letter topic takes.
@@ -122,18 +123,25 @@ const (
 	moreSchema = `{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}, {"name": "fill", "type": "string"}, {"name": "more", "type": "string", "default": ""}]}`
 )
 
+// limitedAvro is limited with value: avro and the first schema of a registry, whose number is first.
+func limitedAvro(t *testing.T, keyed bool) (r *srfake.Registry, l *life, first int) {
+	t.Helper()
+	r, more := newRegistry(t)
+	first = register(t, r, "order-events-value", fillSchema)
+	mapping := "columns: {id: id, payload: payload}"
+	if keyed {
+		mapping = "columns: {id: id, key: account, payload: payload}"
+	}
+	l = limited(t, "value: avro, "+mapping, "id bigint PRIMARY KEY, account text", more[1:]...)
+	return r, l, first
+}
+
 // A value is made again by the schema that made it, although the subject has a newer version by now.
 func TestRedrive_EncodesByTheSchemaOfTheLetter(t *testing.T) {
 	for name, keyed := range map[string]bool{"with a key": true, "without a key": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, more := newRegistry(t)
-			first := register(t, r, "order-events-value", fillSchema)
-			mapping := "columns: {id: id, payload: payload}"
-			if keyed {
-				mapping = "columns: {id: id, key: account, payload: payload}"
-			}
-			l := limited(t, "value: avro, "+mapping, "id bigint PRIMARY KEY, account text", more[1:]...)
+			r, l, first := limitedAvro(t, keyed)
 			const insert = "INSERT INTO outbox VALUES (%d, 'k', %s)"
 			l.writes(t, 2, fmt.Sprintf(insert, 1, fmt.Sprintf(large, 1)), fmt.Sprintf(insert, 2, fmt.Sprintf(large, 2)))
 			register(t, r, "order-events-value", moreSchema)
@@ -161,13 +169,7 @@ func TestRedrive_SaysThatTheSchemaOfTheLetterIsGone(t *testing.T) {
 	for name, keyed := range map[string]bool{"with a key": true, "without a key": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, more := newRegistry(t)
-			first := register(t, r, "order-events-value", fillSchema)
-			mapping := "columns: {id: id, payload: payload}"
-			if keyed {
-				mapping = "columns: {id: id, key: account, payload: payload}"
-			}
-			l := limited(t, "value: avro, "+mapping, "id bigint PRIMARY KEY, account text", more[1:]...)
+			_, l, first := limitedAvro(t, keyed)
 			l.writes(t, 1, "INSERT INTO outbox VALUES (1, 'k', "+fmt.Sprintf(large, 1)+")")
 			other, more := newRegistry(t)
 			register(t, other, "unused", `"int"`)
@@ -179,10 +181,10 @@ func TestRedrive_SaysThatTheSchemaOfTheLetterIsGone(t *testing.T) {
 				t.Errorf("it says that the row was changed:\n%s", got.stdout)
 			}
 			if keyed {
-				got.want(t, exitOK, "; warning: 1 dead letter encoded by a schema that is not at hand any more, so that nothing shows whether the row was changed; a missing value is encoded by the present schema", "")
+				got.want(t, exitOK, "; warning: 1 dead letter encoded by a schema that is not in the registry any more, so that nothing shows whether the row was changed; a missing value is encoded by the present schema", "")
 				return
 			}
-			got.want(t, exitFailed, fmt.Sprintf("schema %d, which encoded its value, is not at hand any more", first), "")
+			got.want(t, exitFailed, fmt.Sprintf("schema %d, which encoded its value, is not in the registry any more", first), "")
 			if n := len(l.brokers.Read(t, "order-events")); n != 0 {
 				t.Errorf("it sent %d records", n)
 			}

@@ -198,7 +198,7 @@ func (g *Group) Doubts() (text string) {
 		text += fmt.Sprintf("; warning: %s changed after the dead letter was written; the record has the value of the dead letter, or the present one where that has none", wording.Count(n, "row"))
 	}
 	if n := g.Recoded; n > 0 {
-		text += fmt.Sprintf("; warning: %s encoded by a schema that is not at hand any more, so that nothing shows whether the row was changed; a missing value is encoded by the present schema", wording.Count(n, "dead letter"))
+		text += fmt.Sprintf("; warning: %s encoded by a schema that is not in the registry any more, so that nothing shows whether the row was changed; a missing value is encoded by the present schema", wording.Count(n, "dead letter"))
 	}
 	if n := g.Unproven; n > 0 {
 		text += fmt.Sprintf("; warning: %s found by event id alone: without a key and a known value nothing shows that a reused id is not another row", wording.Count(n, "row"))
