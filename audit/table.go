@@ -35,7 +35,7 @@ func (w *work) look(ctx context.Context, index int) (*side, error) {
 	for _, text := range warnings {
 		w.Out.say(Line{What: "warning", Text: text})
 	}
-	explained, err := w.routes.Check(t.Relation)
+	explained, err := w.routes.Pin(t.Relation)
 	if err != nil {
 		return nil, err
 	}

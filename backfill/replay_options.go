@@ -101,7 +101,7 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 	for _, text := range warnings {
 		r.Out.warn(text)
 	}
-	explained, err := r.routes.Check(t.Relation)
+	explained, err := r.routes.Pin(t.Relation)
 	if err != nil {
 		return &relay.ConfigError{Err: err}
 	}

@@ -107,7 +107,7 @@ func (d *checker) tables(ctx context.Context, tables []preflight.CheckedTable) {
 // mapping compiles what is configured for a table, or for a prefix of messages. It
 // gives nil when it does not fit.
 func (d *checker) mapping(routes *router.Router, name string, rel *wal.Relation) *router.Explanation {
-	made, err := routes.Check(rel)
+	made, err := routes.Pin(rel)
 	if err != nil {
 		d.unmapped(err)
 		return nil

@@ -117,7 +117,7 @@ func messageRow(prefix, body string) *wal.Row {
 func TestDebezium_ExplainsLogicalMessagesByTheirOwn(t *testing.T) {
 	row := messageRow("shop", `{"a":1}`)
 	r := mustNew(t, router.Mapping{Connector: dbz("extended.headers.enabled=true", "table.field.event.key=aggregate_id", placed("type:header:eventType"))})
-	e, err := r.Check(row.Relation)
+	e, err := r.Pin(row.Relation)
 	if err != nil {
 		t.Fatal(err)
 	}

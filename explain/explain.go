@@ -111,7 +111,7 @@ func (e *Explainer) table(ctx context.Context, i int) (*Table, error) {
 		report.Error = err.Error()
 		return report, fault.Refuse(err)
 	}
-	made, err := e.routes.Check(rel)
+	made, err := e.routes.Pin(rel)
 	if err != nil {
 		err = e.cfg.Locate(err)
 		report.Error = err.Error()

@@ -487,7 +487,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 // that a mistake ends the start and not the stream.
 func (r *Relay) checkTables(src Source) error {
 	for _, table := range src.Tables() {
-		found, err := r.parts.Router.Check(table)
+		found, err := r.parts.Router.Pin(table)
 		if _, lacks := errors.AsType[*record.ColumnError](err); lacks && r.streamed.Load() {
 			return &ConfigError{Err: fmt.Errorf("%w; give the table the column back, or correct outbox in the configuration and restart", err)}
 		} else if err != nil {

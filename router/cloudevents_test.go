@@ -314,11 +314,11 @@ func TestCloudEvents_ConfigurationErrors(t *testing.T) {
 			t.Errorf("%v does not begin with %q", err, c.want)
 		}
 	}
-	_, err := mustNew(t, Mapping{Value: format.CloudEvents, Topic: "t"}).Check(table(t, "id uuid", "payload jsonb"))
+	_, err := mustNew(t, Mapping{Value: format.CloudEvents, Topic: "t"}).Pin(table(t, "id uuid", "payload jsonb"))
 	if err == nil || !strings.Contains(err.Error(), "outbox[0].columns.type: ") {
 		t.Errorf("%v", err)
 	}
-	_, err = mustNew(t, Mapping{Value: format.Eventuate, Topic: "t"}).Check(table(t, "id uuid", "payload jsonb", "headers hstore"))
+	_, err = mustNew(t, Mapping{Value: format.Eventuate, Topic: "t"}).Pin(table(t, "id uuid", "payload jsonb", "headers hstore"))
 	if err == nil || !strings.Contains(err.Error(), "outbox[0].columns.headers: ") {
 		t.Errorf("%v", err)
 	}

@@ -77,16 +77,16 @@ func (c *compiler) optional(s *preset.Shape, r preset.Role) *column.Source {
 		return nil
 	}
 	found := c.source("columns."+r.String(), s.Columns[r])
-	if other := c.otherwise(s, r); found != nil && other != "" {
-		found.Otherwise = c.source("columns."+r.String(), other)
+	if other := c.fallback(s, r); found != nil && other != "" {
+		found.Fallback = c.source("columns."+r.String(), other)
 	}
 	return found
 }
 
-// otherwise is the column that stands in where the role's own is empty; a
+// fallback is the column that stands in where the role's own is empty; a
 // configured column has none.
-func (c *compiler) otherwise(s *preset.Shape, r preset.Role) string {
-	other := s.Preset.Otherwise[r]
+func (c *compiler) fallback(s *preset.Shape, r preset.Role) string {
+	other := s.Preset.Fallback[r]
 	if other == "" || c.Columns.column(r) != "" || other == s.Columns[r] || !column.Has(c.rel, other) {
 		return ""
 	}
@@ -193,8 +193,8 @@ func (c *compiler) presetHeaders(s *preset.Shape) (names []string) {
 			key += "." + h.Role.String()
 		}
 		plan := headerPlan{name: h.Name, source: c.source(key, spec), skipNull: true}
-		if other := c.otherwise(s, h.Role); h.Column == "" && other != "" && plan.source != nil {
-			plan.source.Otherwise = c.source(key, other)
+		if other := c.fallback(s, h.Role); h.Column == "" && other != "" && plan.source != nil {
+			plan.source.Fallback = c.source(key, other)
 		}
 		c.plan.headers = append(c.plan.headers, plan)
 		names = append(names, h.Name)
@@ -319,7 +319,7 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 		case spec == "":
 		case c.reads(spec):
 			e.Roles[preset.Role(r).String()] = spec
-			if other := c.otherwise(s, preset.Role(r)); other != "" {
+			if other := c.fallback(s, preset.Role(r)); other != "" {
 				e.Roles[preset.Role(r).String()+" where that is empty"] = other
 			}
 		case column.IsMessages(c.rel) && spec == memberOf(preset.Role(r)):

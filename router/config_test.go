@@ -57,7 +57,7 @@ func TestCheck_NamesTableColumnAndTheColumnsThereAre(t *testing.T) {
 		{Preset: "generic-event", Topic: "${routedByValue}"},
 	} {
 		m.Table = "public.outbox"
-		_, err := mustNew(t, m).Check(rel)
+		_, err := mustNew(t, m).Pin(rel)
 		for _, e := range ConfigErrors(err) {
 			got.WriteString(e.Error() + "\n")
 			if !wayOut.MatchString(e.Error()) {
@@ -95,7 +95,7 @@ func TestAuto_AmbiguityIsAnErrorWithABlockToPaste(t *testing.T) {
 		{"a text", "b text"},
 	} {
 		rel := table(t, columns...)
-		_, err := mustNew(t, Mapping{}).Check(rel)
+		_, err := mustNew(t, Mapping{}).Pin(rel)
 		if err == nil {
 			t.Errorf("%q passes", columns)
 			continue
@@ -104,7 +104,7 @@ func TestAuto_AmbiguityIsAnErrorWithABlockToPaste(t *testing.T) {
 		if strings.Contains(err.Error(), "COLUMN") {
 			continue
 		}
-		if _, err := mustNew(t, pasted(t, err.Error())).Check(rel); err != nil {
+		if _, err := mustNew(t, pasted(t, err.Error())).Pin(rel); err != nil {
 			t.Errorf("the block to paste gives %v", err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestAuto_AmbiguityIsAnErrorWithABlockToPaste(t *testing.T) {
 // What the configuration says already is in the block too: it replaces the entry.
 func TestAuto_TheBlockKeepsWhatIsConfigured(t *testing.T) {
 	rel := table(t, "id uuid", "ref text", "aggregatetype text", "aggregateid text", "type text", "payload jsonb", "body jsonb", "topic text")
-	_, err := mustNew(t, Mapping{Columns: Columns{Key: "ref"}, Topic: "orders.${aggregatetype}"}).Check(rel)
+	_, err := mustNew(t, Mapping{Columns: Columns{Key: "ref"}, Topic: "orders.${aggregatetype}"}).Pin(rel)
 	const want = "outbox:\n  - table: public.outbox\n    preset: debezium\n    columns:\n      key: ref\n      payload: payload # or body\n    topic: 'orders.${aggregatetype}'"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v", err)
@@ -125,10 +125,10 @@ func TestAuto_TheBlockKeepsWhatIsConfigured(t *testing.T) {
 // records do not.
 func TestAuto_ARoleThatNoRecordShowsIsNotAmbiguous(t *testing.T) {
 	rel := table(t, "id uuid", "aggregatetype text", "aggregateid text", "type text", "event_type text", "payload jsonb")
-	if _, err := mustNew(t, Mapping{}).Check(rel); err != nil {
+	if _, err := mustNew(t, Mapping{}).Pin(rel); err != nil {
 		t.Error(err)
 	}
-	if _, err := mustNew(t, Mapping{Value: format.CloudEvents}).Check(rel); err == nil || !strings.Contains(err.Error(), "any of type, event_type could be the type") {
+	if _, err := mustNew(t, Mapping{Value: format.CloudEvents}).Pin(rel); err == nil || !strings.Contains(err.Error(), "any of type, event_type could be the type") {
 		t.Errorf("%v", err)
 	}
 }
@@ -194,7 +194,7 @@ func TestAuto_Chooses(t *testing.T) {
 		{Mapping{Preset: "generic-event"}, []string{"id uuid", "name text", "data jsonb", "stream_id text"}},
 	} {
 		rel := table(t, c.columns...)
-		e, err := mustNew(t, c.m).Check(rel)
+		e, err := mustNew(t, c.m).Pin(rel)
 		if err != nil {
 			t.Errorf("%q: %v", c.columns, err)
 			continue

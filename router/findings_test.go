@@ -24,7 +24,7 @@ func TestAuto_TakesARoutingKeyBesideATopic(t *testing.T) {
 		{[]string{"id int8", "topic text", "key text", "routing_key text", "payload jsonb"}, "key", "column routing_key could be the key too"},
 		{[]string{"id int8", "event_type text", "routing_key text", "payload jsonb"}, "id", "set columns.key, perhaps to routing_key"},
 	} {
-		e, err := mustNew(t, Mapping{}).Check(table(t, tt.columns...))
+		e, err := mustNew(t, Mapping{}).Pin(table(t, tt.columns...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestCheck_RefusesCompositeColumns(t *testing.T) {
 	for key, column := range map[string]int{"columns.key": 2, "columns.payload": 4} {
 		rel := table(t, "id uuid", "aggregate_type text", "aggregate_id place", "event_type text", "payload place")
 		rel.Columns[column].Composite = true
-		_, err := mustNew(t, Mapping{}).Check(rel)
+		_, err := mustNew(t, Mapping{}).Pin(rel)
 		if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0]."+key || !strings.Contains(err.Error(), "is of type place") {
 			t.Errorf("%s: %v", key, err)
 		}
@@ -55,7 +55,7 @@ func TestCheck_RefusesTypesThatCannotBeAKey(t *testing.T) {
 		rel := table(t, "id uuid", "aggregate_type text", "aggregate_id "+typ, "event_type text", "payload jsonb")
 		rel.Columns[2].Array = typ == "_mood"
 		for _, m := range []Mapping{{}, {Preset: "outbox"}, {Columns: Columns{Key: "aggregate_id"}}} {
-			_, err := mustNew(t, m).Check(rel)
+			_, err := mustNew(t, m).Pin(rel)
 			want := `outbox[0].columns.key: column "aggregate_id" of table public.outbox is of type ` + shown + ", which cannot be the key, by which Kafka keeps rows in order; "
 			if list := ConfigErrors(err); len(list) != 1 || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "map another column") {
 				t.Errorf("%s: %v", typ, err)
@@ -63,12 +63,12 @@ func TestCheck_RefusesTypesThatCannotBeAKey(t *testing.T) {
 		}
 		rel = table(t, "id "+typ, "event_type text", "payload jsonb")
 		rel.Columns[0].Array = typ == "_mood"
-		if _, err := mustNew(t, Mapping{}).Check(rel); len(ConfigErrors(err)) != 1 {
+		if _, err := mustNew(t, Mapping{}).Pin(rel); len(ConfigErrors(err)) != 1 {
 			t.Errorf("an event id of type %s for a key: %v", typ, err)
 		}
 	}
 	for _, typ := range []string{"text", "varchar", "bpchar", "uuid", "int2", "int8", "numeric", "float8", "bool", "date", "timestamptz", "bytea", "citext", "mood", "_status", "inet"} {
-		if _, err := mustNew(t, Mapping{}).Check(table(t, "id uuid", "aggregate_type text", "aggregate_id "+typ, "payload jsonb")); err != nil {
+		if _, err := mustNew(t, Mapping{}).Pin(table(t, "id uuid", "aggregate_type text", "aggregate_id "+typ, "payload jsonb")); err != nil {
 			t.Errorf("%s: %v", typ, err)
 		}
 	}
@@ -81,13 +81,13 @@ func TestCheck_RefusesTypesThatMakeNoTopicName(t *testing.T) {
 			"columns.route": {Columns: Columns{Route: "kind"}, TopicRegex: "(?<routedByValue>.*)", Preset: "generic-aggregate"},
 			"topic":         {Topic: "shop.${kind}"},
 		} {
-			_, err := mustNew(t, m).Check(rel)
+			_, err := mustNew(t, m).Pin(rel)
 			if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0]."+key || !strings.Contains(err.Error(), "cannot be a topic name; ") {
 				t.Errorf("%s, %s: %v", typ, key, err)
 			}
 		}
 	}
-	if _, err := mustNew(t, Mapping{Topic: "shop.${kind#/name}"}).Check(table(t, "id uuid", "kind jsonb", "payload jsonb")); err != nil {
+	if _, err := mustNew(t, Mapping{Topic: "shop.${kind#/name}"}).Pin(table(t, "id uuid", "kind jsonb", "payload jsonb")); err != nil {
 		t.Error(err)
 	}
 }
@@ -97,14 +97,14 @@ func TestCheck_TellsWhyAColumnIsNotInTheStream(t *testing.T) {
 	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text")
 	rel.Hidden = map[string]string{"payload": why}
 	for _, m := range []Mapping{{}, {Preset: "outbox"}, {Columns: Columns{Payload: "payload"}}} {
-		_, err := mustNew(t, m).Check(rel)
+		_, err := mustNew(t, m).Pin(rel)
 		if err == nil || !strings.Contains(err.Error(), `column "payload" of table public.outbox `+why) {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
 	rel = table(t, "id uuid", "event_type text", "payload jsonb")
 	rel.Hidden = map[string]string{"partition_key": why}
-	if e, err := mustNew(t, Mapping{}).Check(rel); err != nil || !strings.Contains(strings.Join(e.Warnings, "\n"), `column "partition_key" of table public.outbox `+why) {
+	if e, err := mustNew(t, Mapping{}).Pin(rel); err != nil || !strings.Contains(strings.Join(e.Warnings, "\n"), `column "partition_key" of table public.outbox `+why) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -142,7 +142,7 @@ func TestTopic_TheAdviceForAnEmptyValueKeepsTheFilters(t *testing.T) {
 func TestMessages_WarnOnlyOfWhatIsSet(t *testing.T) {
 	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: column.MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
 	for route, warnings := range map[string]int{"": 0, "body#/kind": 1} {
-		e, err := mustNew(t, ForMessages(Mapping{Table: "shop", Topic: "events", Columns: Columns{Route: route}})).Check(rel)
+		e, err := mustNew(t, ForMessages(Mapping{Table: "shop", Topic: "events", Columns: Columns{Route: route}})).Pin(rel)
 		if err != nil || len(e.Warnings) != warnings {
 			t.Errorf("route %q: %v, %+v", route, err, e)
 		}
@@ -159,7 +159,7 @@ func TestAdvised_TellsWhatToDoApartFromWhatIsWrong(t *testing.T) {
 		{[]string{"a text", "b text"}, Mapping{}, "say what they mean", true},
 		{[]string{"id uuid", "kind text", "payload jsonb"}, Mapping{Columns: Columns{Type: "kind", Key: "payload"}, Topic: "t"}, "point into it, as in payload#/customer/id, or map another column", false},
 	} {
-		_, err := mustNew(t, tt.m).Check(table(t, tt.columns...))
+		_, err := mustNew(t, tt.m).Pin(table(t, tt.columns...))
 		advised, ok := errors.AsType[*advice.Error](err)
 		if !ok || advised.Next != tt.hint || (advised.Block != "") != tt.block || strings.Contains(advised.Cause.Error(), tt.hint) || !strings.Contains(err.Error(), "; "+tt.hint) {
 			t.Errorf("%v: %v, %+v", tt.columns, err, advised)
@@ -273,7 +273,7 @@ func TestCheck_WarnsOfKeysWithSeveralTexts(t *testing.T) {
 		rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb")
 		tt.column.Name = "aggregate_id"
 		rel.Columns[2] = tt.column
-		e, err := mustNew(t, Mapping{}).Check(rel)
+		e, err := mustNew(t, Mapping{}).Pin(rel)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestCheck_UsesAreThoseOfTheBoundPlan(t *testing.T) {
 		Headers:     []HeaderMapping{{"where", "$${payload} of ${meta#/place}${tenant}"}, {"who", "tenant"}},
 		Value:       format.Envelope,
 		ValueFields: []Field{{"odd", "a|b"}},
-	}).Check(rel)
+	}).Pin(rel)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,12 +306,12 @@ func TestCheck_UsesAreThoseOfTheBoundPlan(t *testing.T) {
 
 func TestCheck_RefusesTombstonesOfBytes(t *testing.T) {
 	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload bytea")
-	_, err := mustNew(t, Mapping{TombstoneOnEmpty: true}).Check(rel)
+	_, err := mustNew(t, Mapping{TombstoneOnEmpty: true}).Pin(rel)
 	if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0].tombstone_on_empty" || !strings.Contains(err.Error(), `"payload"`) {
 		t.Errorf("%v", err)
 	}
 	m := Mapping{TombstoneOnEmpty: true, Columns: Columns{Payload: "payload#/body"}}
-	if _, err := mustNew(t, m).Check(rel); err != nil {
+	if _, err := mustNew(t, m).Pin(rel); err != nil {
 		t.Errorf("text inside of bytes: %v", err)
 	}
 }

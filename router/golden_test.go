@@ -248,7 +248,7 @@ func TestAuto_RecognisesTheDocumentedShapes(t *testing.T) {
 				t.Errorf("row %p partition %d timestamp %s", rec.Row, rec.Partition, rec.Timestamp)
 			}
 			r := mustNew(t, Mapping{})
-			e, err := r.Check(rel)
+			e, err := r.Pin(rel)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +272,7 @@ func TestGolden_PresetsAndFormats(t *testing.T) {
 	for _, s := range shapes {
 		var out strings.Builder
 		rel := table(t, s.columns...)
-		e, err := mustNew(t, Mapping{}).Check(rel)
+		e, err := mustNew(t, Mapping{}).Pin(rel)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ func TestRoute_ConfiguredHeadersReplaceOthers(t *testing.T) {
 			if got := headersOf(rec); got != c.want {
 				t.Errorf("headers\n%s, want\n%s", got, c.want)
 			}
-			e, err := mustNew(t, c.m).Check(rel)
+			e, err := mustNew(t, c.m).Pin(rel)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,7 +63,7 @@ func (p position) before(q position) bool {
 // earlier one delivered, so the position decides and not what was seen before.
 func (m *mapping) pinned(rel *wal.Relation, at position) *preset.Shape {
 	s := &preset.Shape{Preset: m.pin.Preset, Columns: m.pin.Columns}
-	for _, r := range dispensable {
+	for _, r := range optionalRoles {
 		seen := m.pin.streamed[r]
 		if m.Columns.column(r) == "" && (seen == position{} || at.before(seen)) && !column.Has(rel, s.Columns[r]) {
 			s.Columns[r] = ""
@@ -72,12 +72,12 @@ func (m *mapping) pinned(rel *wal.Relation, at position) *preset.Shape {
 	return s
 }
 
-// dispensable roles have a column only if the table happens to have one.
-var dispensable = []preset.Role{preset.RoleType, preset.RoleHeaders, preset.RoleTrace}
+// optionalRoles have a column only if the table happens to have one.
+var optionalRoles = []preset.Role{preset.RoleType, preset.RoleHeaders, preset.RoleTrace}
 
-// note remembers from which row on the dispensable columns came with the stream.
+// note remembers from which row on the columns of optional roles came with the stream.
 func (p *pin) note(rel *wal.Relation, at position) {
-	for _, r := range dispensable {
+	for _, r := range optionalRoles {
 		if p.Columns[r] != "" && column.Has(rel, p.Columns[r]) && (p.streamed[r] == position{} || at.before(p.streamed[r])) {
 			p.streamed[r] = at
 		}

@@ -27,7 +27,7 @@ func pinnedRouter(t *testing.T) (*Router, func(commit wal.LSN, ordinal uint64, c
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := r.Check(shape(newer...)); err != nil || found.Roles["trace"] != "traceparent" {
+	if found, err := r.Pin(shape(newer...)); err != nil || found.Roles["trace"] != "traceparent" {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	return r, func(commit wal.LSN, ordinal uint64, columns []string) error {

@@ -97,7 +97,7 @@ func TestPresets(t *testing.T) {
 			row := c.row(t)
 			m := c.mapping
 			m.Preset = name
-			e, err := mustNew(t, m).Check(row.Relation)
+			e, err := mustNew(t, m).Pin(row.Relation)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestPresets_AutoTakesThoseWithASignature(t *testing.T) {
 				want = name
 			}
 			row := c.row(t)
-			e, err := mustNew(t, c.mapping).Check(row.Relation)
+			e, err := mustNew(t, c.mapping).Pin(row.Relation)
 			if want == "ambiguous" {
 				if err == nil || !strings.Contains(err.Error(), "ambiguous") || !strings.Contains(err.Error(), "outbox:\n") {
 					t.Errorf("%v", err)
@@ -148,7 +148,7 @@ func TestPresets_TwoSignaturesAreAnError(t *testing.T) {
 			}
 		}
 	}
-	_, err := mustNew(t, Mapping{}).Check(table(t, columns...))
+	_, err := mustNew(t, Mapping{}).Pin(table(t, columns...))
 	if err == nil || !strings.Contains(err.Error(), "goharvest and of pgx-outbox") || !strings.HasPrefix(err.Error(), "outbox[0].preset: ") {
 		t.Errorf("%v", err)
 	}
@@ -179,14 +179,14 @@ func TestPresets_ConditionsAreChecked(t *testing.T) {
 		}
 		m := pc.mapping
 		m.Preset = c.preset
-		if _, err := mustNew(t, m).Check(rel); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := mustNew(t, m).Pin(rel); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v does not say %q", c.preset, err, c.want)
 		}
 	}
 }
 
 func TestPresets_WithoutTopicGiveABlock(t *testing.T) {
-	_, err := mustNew(t, Mapping{Table: "shop.events"}).Check(presetCases["rails-event-store"].row(t).Relation)
+	_, err := mustNew(t, Mapping{Table: "shop.events"}).Pin(presetCases["rails-event-store"].row(t).Relation)
 	want := "outbox:\n  - table: shop.events\n    preset: rails-event-store\n    topic: events"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("%v", err)
@@ -271,7 +271,7 @@ func TestRefused_NamesTheFrameworkAndTheWayOut(t *testing.T) {
 		{"gruelbox", []string{"id varchar", "invocation text", "nextattempttime timestamp", "attempts int4", "blocked bool", "version int4", "uniquerequestid varchar", "processed bool", "topic varchar", "seq int8"}},
 	} {
 		rel := table(t, c.columns...)
-		_, err := mustNew(t, Mapping{}).Check(rel)
+		_, err := mustNew(t, Mapping{}).Pin(rel)
 		if err == nil {
 			t.Errorf("%s: accepted", c.name)
 			continue
@@ -284,7 +284,7 @@ func TestRefused_NamesTheFrameworkAndTheWayOut(t *testing.T) {
 	golden(t, "refused", out.String())
 	// Whoever names a preset has decided.
 	rel := table(t, "Id int8", "Version varchar", "Name varchar", "Content text", "Retries int4", "Added timestamp", "ExpiresAt timestamp", "StatusName varchar")
-	if _, err := mustNew(t, Mapping{Preset: "generic-event"}).Check(rel); err != nil {
+	if _, err := mustNew(t, Mapping{Preset: "generic-event"}).Pin(rel); err != nil {
 		t.Error(err)
 	}
 }

@@ -135,12 +135,10 @@ func (r *Router) PositionHeaders() { r.extras = r.extras.WithPositions() }
 // Traces reports whether rows may be traced.
 func (r *Router) Traces() bool { return r.extras.Traces() }
 
-// Check compiles the mapping of rel, which comes from the catalog, and says what
-// it made of the columns. Its errors are *ConfigError values, joined.
-//
-// The first Check of a table decides for the router's life which column has which
-// role.
-func (r *Router) Check(rel *wal.Relation) (*Explanation, error) {
+// Pin decides for the router's life which column of rel, which comes from the catalog, has which
+// role, and explains the mapping. A table that is pinned already keeps its roles. Errors are
+// *ConfigError values, joined.
+func (r *Router) Pin(rel *wal.Relation) (*Explanation, error) {
 	_, explanation, err := r.compile(rel, newest)
 	if err != nil {
 		return nil, err

@@ -386,7 +386,7 @@ func TestRouter_ColumnsAddedInMidStreamChangeNothing(t *testing.T) {
 		return rel
 	}
 	start := text("id", "aggregate", "aggregate_id", "event_type", "payload", "trace_parent")
-	if _, err := r.Check(start); err != nil {
+	if _, err := r.Pin(start); err != nil {
 		t.Fatal(err)
 	}
 	commit := wal.LSN(0x100)

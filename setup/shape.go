@@ -47,7 +47,7 @@ func Mappable(cfg *config.Config) (func(*wal.Relation) error, error) {
 		return nil, &relay.ConfigError{Err: err}
 	}
 	return func(table *wal.Relation) error {
-		if _, err := routes.Check(table); err != nil {
+		if _, err := routes.Pin(table); err != nil {
 			return &relay.ConfigError{Err: cfg.Locate(err)}
 		}
 		return nil

@@ -149,7 +149,7 @@ func (s *Service) Identity(ctx context.Context, index int) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	explained, err := s.routes.Check(relation)
+	explained, err := s.routes.Pin(relation)
 	if err != nil {
 		return Identity{}, err
 	}

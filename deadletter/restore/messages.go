@@ -36,7 +36,7 @@ func (r *Rows) message(ctx context.Context, l *deadletter.Letter) (made deadlett
 			return made, err
 		}
 	}
-	if _, err := r.routes.Check(rel); err != nil {
+	if _, err := r.routes.Pin(rel); err != nil {
 		return made, r.located(err)
 	}
 	row := l.MessageRow(rel)

@@ -135,7 +135,7 @@ func (r *Rows) numbered(id uint32, rel *wal.Relation) (*resolve.Router, error) {
 	cfg.Registry = &numbered{Registry: cfg.Registry, id: id, gone: make(map[string]bool)}
 	routes, err := resolve.New(cfg)
 	if err == nil {
-		_, err = routes.Check(rel)
+		_, err = routes.Pin(rel)
 	}
 	if err == nil {
 		r.bySchema[of] = routes
@@ -171,7 +171,7 @@ func (r *Rows) idColumn(ctx context.Context, table int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found, err := r.routes.Check(relation)
+	found, err := r.routes.Pin(relation)
 	if err != nil {
 		return "", r.located(err)
 	}

@@ -25,7 +25,7 @@ func Key(cfg router.Config) func(*wal.Relation) (string, error) {
 		if err != nil {
 			return "", &relay.ConfigError{Err: err}
 		}
-		found, err := routes.Check(rel)
+		found, err := routes.Pin(rel)
 		if err != nil {
 			return "", &relay.ConfigError{Err: err}
 		}

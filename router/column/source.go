@@ -23,9 +23,9 @@ type Source struct {
 	Typ     Type
 	Pointer []string
 
-	Otherwise *Source // read by bytes where this one is NULL or empty; nil: none
-	Base64    bool    // what the pointer finds is base64
-	message   bool    // the column is the body of a logical message
+	Fallback *Source // read by bytes where this one is NULL or empty; nil: none
+	Base64   bool    // what the pointer finds is base64
+	message  bool    // the column is the body of a logical message
 }
 
 // NewSource finds spec, `column` or `column#/json/pointer`, among rel's columns.
@@ -130,10 +130,10 @@ func (s *Source) unbase64(b *record.Buffer, text []byte) ([]byte, error) {
 // Bytes is the text; of bytea it is the bytes themselves.
 func (s *Source) Bytes(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	own, err := s.own(b, row)
-	if len(own) > 0 || s.Otherwise == nil || err != nil {
+	if len(own) > 0 || s.Fallback == nil || err != nil {
 		return own, err
 	}
-	return s.Otherwise.Bytes(b, row)
+	return s.Fallback.Bytes(b, row)
 }
 
 // own is bytes without a look at otherwise.

@@ -37,7 +37,7 @@ var javaPresets = []Preset{
 		Headers:  []Header{eventTypeOfRole},
 		framework: framework{
 			signature:   []string{"id", "destination", "headers", "payload", "published", "creation_time"},
-			Otherwise:   [RoleCount]string{RoleKey: "id"},
+			Fallback:    [RoleCount]string{RoleKey: "id"},
 			textHeaders: true,
 			Value:       format.Eventuate,
 			noteIf: map[string]string{
@@ -106,7 +106,7 @@ var dotnetPresets = []Preset{
 		},
 		framework: framework{
 			signature:   []string{"messageid", "messagetype", "topic", "timestamp", "headerbag", "body", "dispatched"},
-			Otherwise:   [RoleCount]string{RoleType: "messagetype"},
+			Fallback:    [RoleCount]string{RoleType: "messagetype"},
 			textHeaders: true,
 			notes:       []string{"preset brighter: the application may only deposit; with a sweeper or a call of ClearOutbox each message is sent twice"},
 		},
@@ -206,7 +206,7 @@ var goPresets = []Preset{
 		exact:     true,
 		required:  []Role{RoleID, RoleTopic, RolePayload},
 		Topic:     "${topic}",
-		framework: framework{explicit: true, Otherwise: [RoleCount]string{RoleKey: "aggregate_id"}},
+		framework: framework{explicit: true, Fallback: [RoleCount]string{RoleKey: "aggregate_id"}},
 	},
 	{
 		Name: "open-outbox",
@@ -235,7 +235,7 @@ var scriptPresets = []Preset{
 		Headers:  []Header{eventTypeOfRole},
 		framework: framework{
 			signature: []string{"id", "aggregate_type", "aggregate_id", "message_type", "segment", "concurrency", "payload", "metadata", "locked_until", "created_at", "processed_at"},
-			Otherwise: [RoleCount]string{RoleKey: "aggregate_id"},
+			Fallback:  [RoleCount]string{RoleKey: "aggregate_id"},
 		},
 	},
 	{
@@ -294,7 +294,7 @@ var recipePresets = []Preset{
 		required:  []Role{RoleID, RoleTopic, RolePayload},
 		Topic:     "${topic}",
 		Headers:   []Header{eventTypeOfRole},
-		framework: framework{explicit: true, Otherwise: [RoleCount]string{RoleKey: "routing_key"}},
+		framework: framework{explicit: true, Fallback: [RoleCount]string{RoleKey: "routing_key"}},
 	},
 	{
 		Name: "prisma",

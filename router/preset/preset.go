@@ -42,7 +42,7 @@ type framework struct {
 
 	explicit bool // auto never takes it: its columns are no different from others'
 
-	Otherwise   [RoleCount]string // column for rows in which the role's own is NULL or empty
+	Fallback    [RoleCount]string // column for rows in which the role's own is NULL or empty
 	TopicElse   string            // the topic where the table lacks a column that topic needs
 	TablePrefix string            // the topic is the table's name without it
 	Regex       string            // topic_regex, when the configuration sets neither that nor topic

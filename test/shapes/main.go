@@ -99,7 +99,7 @@ func shape(name string) (source, why string, err error) {
 	if p == nil {
 		return "", "", fmt.Errorf("%s: the router has no such preset", name)
 	}
-	if p.Value != "" || p.Base64 || p.HeaderValues != "" || p.TablePrefix != "" || p.Regex != "" || p.Otherwise != [preset.RoleCount]string{} {
+	if p.Value != "" || p.Base64 || p.HeaderValues != "" || p.TablePrefix != "" || p.Regex != "" || p.Fallback != [preset.RoleCount]string{} {
 		return "", "its rows are in a format of its own", nil
 	}
 	given := &preset.Given{Table: "public.outbox"}
