@@ -63,8 +63,8 @@ type tracked struct {
 
 // Ticket is one entry in flight.
 type Ticket struct {
-	t   *Tracker
-	seq uint64
+	tracker *Tracker
+	seq     uint64
 }
 
 // New returns a tracker that starts at the slot's confirmed position, which is
@@ -107,11 +107,11 @@ func (t *Tracker) Track(e Entry) (Ticket, bool) {
 
 // Done reports that every row of the entry is acknowledged.
 func (k Ticket) Done() {
-	k.t.mu.Lock()
-	k.t.finish(k.seq)
-	k.t.mu.Unlock()
+	k.tracker.mu.Lock()
+	k.tracker.finish(k.seq)
+	k.tracker.mu.Unlock()
 	select {
-	case k.t.room <- struct{}{}:
+	case k.tracker.room <- struct{}{}:
 	default:
 	}
 }
@@ -121,7 +121,7 @@ func (k Ticket) Done() {
 // transaction that lies wholly in the entry or before it; next is the commit of the
 // first row that is left.
 func (k Ticket) Partial(through wal.LSN, next Commit) {
-	t := k.t
+	t := k.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &t.ring[k.seq%uint64(len(t.ring))]

@@ -8,10 +8,10 @@ import (
 // alreadySent reports that a row needs no record, because the last holder of the slot delivered it.
 // The row counts as acknowledged.
 func (s *session) alreadySent(row *wal.Row) bool {
-	if s.r.cfg.AlreadySent == nil || deadletter.RowOf(row).Commit >= s.start.sameWAL || !s.r.cfg.AlreadySent(row) {
+	if s.relay.cfg.AlreadySent == nil || deadletter.RowOf(row).Commit >= s.start.sameWAL || !s.relay.cfg.AlreadySent(row) {
 		return false
 	}
-	s.r.filtered.Add(1)
+	s.relay.filtered.Add(1)
 	return true
 }
 

@@ -19,7 +19,7 @@ import (
 func (r *Relay) drainOn(ctx, deliveryCtx context.Context, err error) error {
 	wait := retry.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
 	until := r.ended.read
-	for tries := 1; delivery.Decided(r.ended.cause) && deliveryCtx.Err() == nil; tries++ {
+	for tries := 1; delivery.ResendChanged(r.ended.cause) && deliveryCtx.Err() == nil; tries++ {
 		if r.progressed {
 			tries = 1
 		}

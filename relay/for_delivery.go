@@ -17,7 +17,7 @@ func (s *session) Wait(deliveryCtx context.Context, signal <-chan struct{}) erro
 	case <-s.intake.lost:
 		return s.intake.srcErr
 	case <-deliveryCtx.Done():
-		return s.Cut()
+		return s.DrainTimeout()
 	}
 }
 
@@ -36,17 +36,17 @@ func (s *session) Ended() error {
 // Block shows the relay as blocked and waits for d. It ends the session when the source is lost or
 // ctx ends; where only a person can help, also with relay.on_blocked: exit.
 func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error {
-	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
+	if person && s.relay.cfg.OnBlocked == ExitWhenBlocked {
 		return &BlockedError{Reason: reason, Err: cause}
 	}
-	s.r.monitor.SetBlocked(reason, cause)
-	s.r.monitor.Waits(time.Now().Add(d))
+	s.relay.monitor.SetBlocked(reason, cause)
+	s.relay.monitor.Waits(time.Now().Add(d))
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return nil
-	case <-s.r.asked:
+	case <-s.relay.asked:
 		return nil
 	case <-s.intake.lost:
 		return s.intake.srcErr
@@ -55,7 +55,7 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	case <-ctx.Done():
 		return errStopped
 	case <-deliveryCtx.Done():
-		return s.Cut()
+		return s.DrainTimeout()
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *session) slotTaken(snapshot *watch.Snapshot) error {
 		return nil
 	}
 	return &fault.Error{
-		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.relay.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
 		Err: errors.New("another consumer streams from it and has confirmed more than this relay"),
 	}
 }
@@ -62,7 +62,7 @@ func (s *session) slotMoved(snapshot *watch.Snapshot) error {
 		return nil
 	}
 	return &fault.Error{
-		Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+		Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.relay.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
 		Err:  fmt.Errorf("it was moved to this position while the relay had confirmed %s", reported),
 		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
 	}

@@ -84,7 +84,7 @@ type Relay struct {
 	serverPID          int  // process of the server that the last session streamed from
 	waitForPredecessor bool // records of another producer may be on their way: another relay had the slot, or a new client took over
 	lastNotices        time.Time
-	delivery           *delivery.Memory // what sessions leave to each other
+	delivery           *delivery.Shared // what sessions leave to each other
 	schemas            *schemas.Keeper  // safe from any goroutine
 
 	drainBlocker atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not

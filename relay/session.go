@@ -23,7 +23,7 @@ import (
 // session is one connection's life. Two goroutines share it: the reader runs the source; the
 // deliverer, which is the caller of run, owns everything else except what is marked.
 type session struct {
-	r       *Relay
+	relay   *Relay
 	src     Source
 	history wal.Origin // of src
 	sink    sink.Sink
@@ -88,7 +88,7 @@ type bounds struct {
 
 func newSession(r *Relay, src Source) *session {
 	s := &session{
-		r: r, src: src, history: src.Origin(), sink: r.sink,
+		relay: r, src: src, history: src.Origin(), sink: r.sink,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
 		start:      sessionStart{src.Start(), r.alreadySentBelow(src.Origin()), r.waitForPredecessor},
 		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), emptied: make(chan struct{})},
@@ -101,7 +101,7 @@ func newSession(r *Relay, src Source) *session {
 
 // open makes the delivery.
 func (s *session) open(ctx context.Context) (err error) {
-	s.delivery, err = s.r.delivery.Open(ctx, s, delivery.Start{
+	s.delivery, err = s.relay.delivery.Open(ctx, s, delivery.Start{
 		Sink: s.sink, Origin: s.history, Position: s.start.position, Tracker: s.tracker, AlreadySent: s.alreadySent,
 	})
 	return err
@@ -123,12 +123,12 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	defer s.bounds.endSending()
 	s.bounds.searching, s.bounds.endSearching = context.WithCancel(deliveryCtx)
 	defer s.bounds.endSearching()
-	s.r.streamed.Store(true)
-	s.r.show(s)
-	defer s.r.show(nil)
-	s.r.monitor.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
-	if s.r.ev.SessionStarted != nil {
-		s.r.ev.SessionStarted(s.src.Start())
+	s.relay.streamed.Store(true)
+	s.relay.show(s)
+	defer s.relay.show(nil)
+	s.relay.monitor.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
+	if s.relay.ev.SessionStarted != nil {
+		s.relay.ev.SessionStarted(s.src.Start())
 	}
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -156,15 +156,15 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	keeper.Wait()
 	s.src.Abort()
 	for b := range s.intake.out { // what the reader still had is unconfirmed and will be read again
-		s.r.monitor.Read(b)
+		s.relay.monitor.Read(b)
 		s.taken.reads(b)
 		b.Release()
 	}
 	reader.Wait() // it may halt the sink, which close resumes
 	s.cause = s.outcome(err)
 	err = s.close(ctx, deliveryCtx, s.cause)
-	if s.r.ev.SessionEnded != nil {
-		s.r.ev.SessionEnded(err)
+	if s.relay.ev.SessionEnded != nil {
+		s.relay.ev.SessionEnded(err)
 	}
 	return err
 }
@@ -245,18 +245,18 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	case !unanswered:
 		s.sink.Resume(deliveryCtx)
 	case stopping: // the server does not wait for the brokers
-		defer s.r.dropSink()
+		defer s.relay.dropSink()
 	case ctx.Err() == nil:
-		s.r.abandon()
+		s.relay.abandon()
 	default:
-		s.r.dropSink()
+		s.relay.dropSink()
 	}
 	withheld := s.raisePromise(deliveryCtx, cause)
 	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
 	defer cancel()
 	closed := s.src.Close(final, s.confirmed())
 	if closed != nil && cause == nil {
-		s.r.log.Warn().Err(closed).Msg("could not close the stream; the last transactions may be sent again")
+		s.relay.log.Warn().Err(closed).Msg("could not close the stream; the last transactions may be sent again")
 	}
 	end := ending.Session{
 		Cause: cause, Stopped: ctx.Err() != nil,
@@ -276,7 +276,7 @@ func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping
 		s.sink.Halt() // again, as the deliverer may have resumed it meanwhile
 		s.await(deliveryCtx, lossGrace)
 	default:
-		limit := s.r.cfg.handover()
+		limit := s.relay.cfg.handover()
 		if stopping {
 			limit = lossGrace
 		}
@@ -309,7 +309,7 @@ func (s *session) raisePromise(deliveryCtx context.Context, cause error) (withhe
 // read what was written to the socket, and neither the slot's position at the start nor the probe's
 // last look at it is beyond the row's commit.
 func (s *session) lastUnknown() bool {
-	return s.taken.last.Commit >= max(s.start.position, s.r.monitor.SlotAt(wal.LSN(s.reported.Load())))
+	return s.taken.last.Commit >= max(s.start.position, s.relay.monitor.SlotAt(wal.LSN(s.reported.Load())))
 }
 
 // When the slot changes hands, only these delays keep a key's order. A relay that lost its
@@ -341,7 +341,7 @@ func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
 	if err := s.Wait(deliveryCtx, over); err != nil {
 		return err
 	}
-	s.r.waitForPredecessor = false
+	s.relay.waitForPredecessor = false
 	return nil
 }
 
@@ -422,7 +422,7 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endReading context.C
 			endReading(err)
 			return err
 		case <-deliveryCtx.Done():
-			return s.Cut()
+			return s.DrainTimeout()
 		}
 	}
 }
@@ -444,7 +444,7 @@ func (s *session) drain(ctx, deliveryCtx context.Context) error {
 		case <-s.intake.lost:
 			return nil
 		case <-deliveryCtx.Done():
-			return s.Cut()
+			return s.DrainTimeout()
 		}
 	}
 	if s.delivery.Holding() {
@@ -453,8 +453,8 @@ func (s *session) drain(ctx, deliveryCtx context.Context) error {
 	return nil
 }
 
-// Cut is the end of a drain that took too long.
-func (s *session) Cut() error {
+// DrainTimeout is the error of a drain that took too long.
+func (s *session) DrainTimeout() error {
 	if !s.delivery.Outstanding() && s.tracker.Stats().Rows == 0 && !s.taken.open {
 		return errStopped
 	}
@@ -463,10 +463,10 @@ func (s *session) Cut() error {
 
 // take routes a batch, waits for room, and hands the records to the sink.
 func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
-	if s.r.ev.BatchReceived != nil {
-		s.r.ev.BatchReceived(b)
+	if s.relay.ev.BatchReceived != nil {
+		s.relay.ev.BatchReceived(b)
 	}
-	s.r.monitor.Read(b)
+	s.relay.monitor.Read(b)
 	if b.Closes != 0 {
 		s.delivery.SendHeld(b.Closes)
 	}
@@ -475,7 +475,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if b.Backlog != s.delivery.Behind() {
 		s.delivery.Backlog(b.Backlog)
 	}
-	s.r.logNotices(time.Now())
+	s.relay.logNotices(time.Now())
 	if len(b.Rows) == 0 {
 		s.tracker.Track(checkpoint.Entry{Through: b.Through})
 		s.delivery.Pass(b.Through)
@@ -528,7 +528,7 @@ func (s *session) admit(ctx, deliveryCtx context.Context, f *delivery.InFlight, 
 		case <-s.intake.lost:
 			return s.intake.srcErr
 		case <-deliveryCtx.Done():
-			return s.Cut()
+			return s.DrainTimeout()
 		}
 	}
 }
@@ -544,7 +544,7 @@ func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 				return s.unfinished()
 			}
 			end := b.Closes
-			s.r.monitor.Read(b)
+			s.relay.monitor.Read(b)
 			b.Release()
 			if end != 0 {
 				return s.delivery.ReadThrough(end)
@@ -556,7 +556,7 @@ func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 		case <-s.intake.lost:
 			return s.intake.srcErr
 		case <-deliveryCtx.Done():
-			return s.Cut()
+			return s.DrainTimeout()
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // atLeastOnce retries in memory, inside the session: what is durable is never sent twice,
 // and what failed is sent again in the order of the stream.
-type atLeastOnce struct{ d *Delivery }
+type atLeastOnce struct{ delivery *Delivery }
 
 func (g *atLeastOnce) Rules() Rules                           { return Rules{Repeats: true} }
 func (g *atLeastOnce) covers(*wal.Row) bool                   { return false }
@@ -36,9 +36,9 @@ func (g *atLeastOnce) Unreadable(_, _ context.Context, cause error) error { retu
 
 // send waits while the sink has no room, and while the partitions of a topic are not known.
 func (g *atLeastOnce) send(f *InFlight) {
-	if records := g.d.withPosition(f.buf.Records[f.sent:]); len(records) > 0 {
-		g.d.follow(f, records)
-		g.d.sendRecords(f, records)
+	if records := g.delivery.withPosition(f.buf.Records[f.sent:]); len(records) > 0 {
+		g.delivery.follow(f, records)
+		g.delivery.sendRecords(f, records)
 	}
 }
 
@@ -46,13 +46,13 @@ func (g *atLeastOnce) send(f *InFlight) {
 // the tracker knows that every row which was taken is delivered: a recovery that was cut short
 // may still have failed records.
 func (g *atLeastOnce) Close(cause error) {
-	d := g.d
+	d := g.delivery
 	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol {
 		return
 	}
 	stats := d.tracker.Stats()
-	if last, open := d.s.Last(); open && stats.Rows == 0 {
-		d.m.partial = partialTransaction{last, g.ToRepeat(stats)}
+	if last, open := d.session.Last(); open && stats.Rows == 0 {
+		d.shared.partial = partialTransaction{last, g.ToRepeat(stats)}
 	}
 }
 
@@ -60,12 +60,12 @@ func (g *atLeastOnce) Close(cause error) {
 // transaction, or of an earlier one, is not acknowledged. Before the session has read them again, they
 // are those of an earlier one.
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
-	return max(stats.Done+max(0, int(g.d.shown.repeats.Load())), g.d.begun.waits(g.d.tracker.Confirmable()))
+	return max(stats.Done+max(0, int(g.delivery.shown.repeats.Load())), g.delivery.begun.waits(g.delivery.tracker.Confirmable()))
 }
 
 // undelivered is one record that has to be sent again.
 type undelivered struct {
-	p       *send
+	send    *send
 	index   int
 	counted bool // RowRejected ran for it
 }
@@ -82,11 +82,11 @@ const maxResend = 1024
 // rejected record is thus found when it fails alone; every record before it is delivered, and
 // none after it overtakes.
 func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
-	d := g.d
+	d := g.delivery
 	if !d.Failed() && !d.sends.heartbeatFailed.Load() {
 		return nil
 	}
-	if err := d.s.Ended(); err != nil {
+	if err := d.session.Ended(); err != nil {
 		return err
 	}
 	if err := d.quiesce(deliveryCtx); err != nil {
@@ -101,7 +101,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 		return err
 	}
 	d.Backlog(false) // runs of one record would wait for others in vain
-	wait := retry.Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
+	wait := retry.Backoff{Min: d.shared.cfg.RetryMin, Max: d.shared.cfg.RetryMax}
 	for run := 1; len(queue) > 0; {
 		d.followAll(queue)
 		n := min(run, len(queue))
@@ -113,7 +113,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 		if failure == nil {
 			run = min(2*run, maxResend)
 			wait.Reset()
-			d.m.monitor.ClearBlocked()
+			d.shared.monitor.ClearBlocked()
 			continue
 		}
 		run = 1
@@ -135,7 +135,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 			return err
 		}
 	}
-	d.m.monitor.ClearBlocked()
+	d.shared.monitor.ClearBlocked()
 	return nil
 }
 
@@ -143,19 +143,19 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 // the sink; resume would undo that, and what is sent then lands after newer records of another
 // relay. The slot counts as lost before the sink is halted, so asking afterwards is enough.
 func (g *atLeastOnce) resume(deliveryCtx context.Context) error {
-	g.d.sink.Resume(g.d.s.Sending())
-	if err := g.d.s.Ended(); err != nil {
+	g.delivery.sink.Resume(g.delivery.session.Sending())
+	if err := g.delivery.session.Ended(); err != nil {
 		return err
 	}
 	if deliveryCtx.Err() != nil {
-		return g.d.s.Cut()
+		return g.delivery.session.DrainTimeout()
 	}
 	return nil
 }
 
 // collect lists the failed records in the order of the stream.
 func (g *atLeastOnce) collect() ([]undelivered, error) {
-	d := g.d
+	d := g.delivery
 	d.sends.mu.Lock()
 	failed := d.sends.failed
 	d.sends.failed = nil
@@ -167,18 +167,18 @@ func (g *atLeastOnce) collect() ([]undelivered, error) {
 		if !errors.As(f.err, &partial) {
 			return nil, f.err
 		}
-		f.p.left = len(partial.Failures)
+		f.send.left = len(partial.Failures)
 		next := 0
 		for _, failure := range partial.Failures {
-			f.p.acknowledged(f.p.records[next:failure.Index])
+			f.send.acknowledged(f.send.records[next:failure.Index])
 			next = failure.Index + 1
 		}
-		f.p.acknowledged(f.p.records[next:])
+		f.send.acknowledged(f.send.records[next:])
 		for _, failure := range partial.Failures {
 			if errors.Is(failure.Err, sink.ErrClosed) {
 				return nil, failure.Err
 			}
-			queue = append(queue, undelivered{p: f.p, index: failure.Index})
+			queue = append(queue, undelivered{send: f.send, index: failure.Index})
 		}
 	}
 	return queue, nil
@@ -187,11 +187,11 @@ func (g *atLeastOnce) collect() ([]undelivered, error) {
 // resend sends a run and waits for its outcome. It returns the first failure with a cause of
 // its own, and the records of the run that are not durable.
 func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
-	d := g.d
+	d := g.delivery
 	records := make([]record.Record, len(run))
 	for i, u := range run {
-		records[i] = u.p.records[u.index]
-		d.m.traces.HandOver(u.p.spans, records[i:i+1])
+		records[i] = u.send.records[u.index]
+		d.shared.traces.HandOver(u.send.spans, records[i:i+1])
 	}
 	var err error // written before answered is closed
 	answered := make(chan struct{})
@@ -200,7 +200,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 		close(answered)
 		d.sent()
 	})
-	if ended := d.s.Wait(deliveryCtx, answered); ended != nil {
+	if ended := d.session.Wait(deliveryCtx, answered); ended != nil {
 		return nil, nil, ended
 	}
 	var partial *sink.FailedError
@@ -212,8 +212,8 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	failed := 0
 	for i := range run {
 		if partial == nil || failed == len(partial.Failures) || partial.Failures[failed].Index != i {
-			run[i].p.acknowledged(run[i].p.records[run[i].index : run[i].index+1])
-			g.durable(run[i].p)
+			run[i].send.acknowledged(run[i].send.records[run[i].index : run[i].index+1])
+			g.durable(run[i].send)
 			continue
 		}
 		f := &partial.Failures[failed]
@@ -232,47 +232,47 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 // durable counts one record of a failed send; the last one finishes the send.
 func (g *atLeastOnce) durable(p *send) {
 	if p.left--; p.left == 0 {
-		p.f.countDown()
+		p.inFlight.countDown()
 	}
 }
 
 // blockedAt shows the relay as blocked at a record that failed alone, and waits before the next
 // try.
 func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered, f *sink.Failure, wait *retry.Backoff) error {
-	d := g.d
-	row := u.p.records[u.index].Row
-	u.p.f.confirmBeforeRow(row)
+	d := g.delivery
+	row := u.send.records[u.index].Row
+	u.send.inFlight.confirmBeforeRow(row)
 	err := rejected.Blocked(f.Reason, f.Err, row)
-	if row != nil && f.Class == sink.Rejected && d.m.cfg.OnReject == StopOnReject {
-		err.Err = d.m.hints.Past(err.Commit, f.Reason, err.Err)
+	if row != nil && f.Class == sink.Rejected && d.shared.cfg.OnReject == StopOnReject {
+		err.Err = d.shared.hints.Past(err.Commit, f.Reason, err.Err)
 	}
-	if d.m.cfg.OnReject == DeadLetterOnReject && u.p.records[u.index].Topic == d.m.cfg.DeadLetterTopic {
-		err.Err = rejected.OnlyCopy(&u.p.records[u.index], f.Reason, rejected.SetupMakes(f.Reason, err.Err))
+	if d.shared.cfg.OnReject == DeadLetterOnReject && u.send.records[u.index].Topic == d.shared.cfg.DeadLetterTopic {
+		err.Err = rejected.OnlyCopy(&u.send.records[u.index], f.Reason, rejected.SetupMakes(f.Reason, err.Err))
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
-		d.m.Rejected.Reject(f.Reason, err.Table, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
+		d.shared.Rejected.Reject(f.Reason, err.Table, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
 	}
-	if d.m.ev.ProduceRetried != nil {
-		d.m.ev.ProduceRetried(f.Reason)
+	if d.shared.ev.ProduceRetried != nil {
+		d.shared.ev.ProduceRetried(f.Reason)
 	}
-	d.m.traces.Failed(u.p.spans, &u.p.records[u.index], f.Class, f.Reason)
+	d.shared.traces.Failed(u.send.spans, &u.send.records[u.index], f.Class, f.Reason)
 	if row != nil && f.Class != sink.Retry {
-		d.m.monitor.BlockedAt(row, &u.p.records[u.index], d.Lineage(), f.Reason, err)
+		d.shared.monitor.BlockedAt(row, &u.send.records[u.index], d.Lineage(), f.Reason, err)
 	}
 	if f.Class != sink.Retry {
-		return d.s.Block(ctx, deliveryCtx, f.Reason, err, true, wait.Delay())
+		return d.session.Block(ctx, deliveryCtx, f.Reason, err, true, wait.Delay())
 	}
-	return d.s.Block(context.WithoutCancel(ctx), deliveryCtx, f.Reason, err, false, wait.Delay()) // a drain keeps trying
+	return d.session.Block(context.WithoutCancel(ctx), deliveryCtx, f.Reason, err, false, wait.Delay()) // a drain keeps trying
 }
 
 // rejected blocks at a row that the router cannot turn into a record, and routes it again with
 // back-off. Meanwhile everything before it is made durable. It ends the session, or returns
 // when the row and everything after it in the batch is sent.
 func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
-	d := g.d
+	d := g.delivery
 	g.send(f)
-	wait := retry.Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
+	wait := retry.Backoff{Min: d.shared.cfg.RetryMin, Max: d.shared.cfg.RetryMax}
 	for at, reached := -1, -1; rejection != nil; rejection = d.Route(f) {
 		if errors.Is(rejection, errOvertakes) {
 			if err := g.sendFirst(ctx, deliveryCtx, f); err != nil {
@@ -291,20 +291,20 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
 			at = f.routed
 			g.send(f)
-			d.m.Rejected.Reject(reason, f.batch.Rows[at].Relation.Qualified(), deadletter.RowOf(&f.batch.Rows[at]), rejection)
+			d.shared.Rejected.Reject(reason, f.batch.Rows[at].Relation.Qualified(), deadletter.RowOf(&f.batch.Rows[at]), rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
 		show := func(way error) {
 			shown = way
-			d.m.monitor.BlockedAt(row, nil, d.Lineage(), reason, shown)
-			d.m.monitor.SetBlocked(reason, shown)
+			d.shared.monitor.BlockedAt(row, nil, d.Lineage(), reason, shown)
+			d.shared.monitor.SetBlocked(reason, shown)
 		}
 		switch {
 		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
 		case reached == f.routed:
-			show(d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
+			show(d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		default:
-			show(d.m.hints.DeadLetter(reason, rejection))
+			show(d.shared.hints.DeadLetter(reason, rejection))
 		}
 		if err := d.settle(ctx, deliveryCtx); err != nil {
 			return err
@@ -315,14 +315,14 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		}
 		if reached != f.routed {
 			reached = f.routed
-			show(d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
+			show(d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		}
-		if err := d.s.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {
+		if err := d.session.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {
 			return err
 		}
 	}
 	g.send(f)
-	d.m.monitor.ClearBlocked()
+	d.shared.monitor.ClearBlocked()
 	return nil
 }
 
@@ -330,7 +330,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 // overtake it.
 func (g *atLeastOnce) sendFirst(ctx, deliveryCtx context.Context, f *InFlight) error {
 	g.send(f)
-	if err := g.d.settle(ctx, deliveryCtx); err != nil {
+	if err := g.delivery.settle(ctx, deliveryCtx); err != nil {
 		return err
 	}
 	f.waited, f.durable = f.routed+1, f.sent
@@ -349,36 +349,36 @@ const (
 // decide applies relay.on_reject to a record that failed alone. A dead letter that is rejected
 // itself is sent again with less of the record in it.
 func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
-	d := g.d
-	if f.Class != sink.Rejected || d.m.cfg.OnReject == StopOnReject {
+	d := g.delivery
+	if f.Class != sink.Rejected || d.shared.cfg.OnReject == StopOnReject {
 		return keepTrying
 	}
-	rec := &u.p.records[u.index]
+	rec := &u.send.records[u.index]
 	row := rec.Row
 	cause := rejected.Blocked(f.Reason, f.Err, row)
-	if rec.Topic == d.m.cfg.DeadLetterTopic {
+	if rec.Topic == d.shared.cfg.DeadLetterTopic {
 		if !deadletter.Strip(rec) {
 			return keepTrying
 		}
-		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the brokers reject the dead letter too; sending a shorter dead letter")
+		d.shared.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the brokers reject the dead letter too; sending a shorter dead letter")
 		return sendLetter
 	}
-	if d.m.cfg.OnReject == DeadLetterOnReject {
+	if d.shared.cfg.OnReject == DeadLetterOnReject {
 		if err := d.park(rec); err != nil {
 			f.Reason, f.Err = fault.ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
 			return keepTrying
 		}
 	}
-	d.m.Rejected.Reject(f.Reason, row.Relation.Qualified(), deadletter.RowOf(row), cause)
-	d.m.Rejected.Aside(f.Reason, row, cause)
-	if d.m.cfg.OnReject == SkipOnReject {
-		d.m.traces.Skipped(u.p.spans, rec, f.Reason)
+	d.shared.Rejected.Reject(f.Reason, row.Relation.Qualified(), deadletter.RowOf(row), cause)
+	d.shared.Rejected.Aside(f.Reason, row, cause)
+	if d.shared.cfg.OnReject == SkipOnReject {
+		d.shared.traces.Skipped(u.send.spans, rec, f.Reason)
 		rec.Topic = ""
-		u.p.f.skipped = true
-		g.durable(u.p)
+		u.send.inFlight.skipped = true
+		g.durable(u.send)
 		return skipRow
 	}
 	*rec = d.letter(rec, f.Reason, cause)
-	u.p.f.letters = append(u.p.f.letters, f.Reason)
+	u.send.inFlight.letters = append(u.send.inFlight.letters, f.Reason)
 	return sendLetter
 }

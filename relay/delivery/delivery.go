@@ -24,8 +24,9 @@ type Session interface {
 	// Ended is the error that ends the session by now, without the end of the drain; or nil.
 	Ended() error
 
-	// Cut is the end of a drain that took too long; Stopped is a stop with no row in flight.
-	Cut() error
+	// DrainTimeout is the error of a drain that took too long, Stopped that of a stop with no row
+	// in flight.
+	DrainTimeout() error
 	Stopped() error
 
 	// Block shows the relay as blocked and waits for d, or returns the error that ends the session
@@ -126,8 +127,8 @@ type guarantee interface {
 type Delivery struct {
 	guarantee
 
-	m       *Memory
-	s       Session
+	shared  *Shared
+	session Session
 	start   Start
 	sink    sink.Sink
 	tracker *checkpoint.Tracker
@@ -163,13 +164,13 @@ type shown struct {
 
 // Open makes a session's delivery. With exactly-once it fences the relay that had the slot before
 // and finds the position to continue from.
-func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, error) {
-	d := &Delivery{m: m, s: s, start: start, sink: start.Sink, tracker: start.Tracker}
+func (s *Shared) Open(ctx context.Context, session Session, start Start) (*Delivery, error) {
+	d := &Delivery{shared: s, session: session, start: start, sink: start.Sink, tracker: start.Tracker}
 	d.sends.wake = make(chan struct{}, 1)
 	d.sends.buffers.New = func() any { return new(record.Buffer) }
-	m.forgetOtherHistory(d.Lineage())
-	d.begun = m.partial
-	if m.cfg.Guarantee != ExactlyOnce {
+	s.forgetOtherHistory(d.Lineage())
+	d.begun = s.partial
+	if s.cfg.Guarantee != ExactlyOnce {
 		d.guarantee = &atLeastOnce{d}
 		return d, nil
 	}
@@ -179,7 +180,7 @@ func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, e
 // Close runs when the session waits for no answer any more.
 func (d *Delivery) Close(cause error) {
 	d.guarantee.Close(cause)
-	d.m.traces.Close(d.Rules().Fenced)
+	d.shared.traces.Close(d.Rules().Fenced)
 }
 
 // Lineage is that of the server.
@@ -199,21 +200,21 @@ func (d *Delivery) Behind() bool { return d.behind }
 // Route turns the rows of a batch into records, up to the first row that cannot become a record and
 // is not set aside.
 func (d *Delivery) Route(f *InFlight) error {
-	d.m.schemas.Learn()
+	d.shared.schemas.Learn()
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
-		if d.covers(row) || d.start.AlreadySent(row) || d.m.partial.covers(row) {
-			d.m.router.Pass(f.buf, row)
+		if d.covers(row) || d.start.AlreadySent(row) || d.shared.partial.covers(row) {
+			d.shared.router.Pass(f.buf, row)
 			f.routed++
 			continue
 		}
 		n := len(f.buf.Records)
-		err := d.m.router.Route(f.buf, row)
+		err := d.shared.router.Route(f.buf, row)
 		if err == nil {
 			err = d.replace(f, n, row)
 		}
 		if err != nil {
-			if err = d.setAside(f, row, d.m.schemas.Again(err)); err != nil {
+			if err = d.setAside(f, row, d.shared.schemas.Again(err)); err != nil {
 				return err
 			}
 		}
@@ -244,15 +245,15 @@ func (d *Delivery) Heartbeat(now time.Time) {
 		return
 	}
 	buf := new(record.Buffer)
-	if err := d.m.router.Heartbeats(buf, now); err != nil {
-		d.m.log.Warn().Err(err).Msg("heartbeat not sent")
+	if err := d.shared.router.Heartbeats(buf, now); err != nil {
+		d.shared.log.Warn().Err(err).Msg("heartbeat not sent")
 		return
 	}
 	d.sends.heartbeatOut.Store(true)
 	d.produce(buf.Records, func(err error) {
 		d.sends.heartbeatOut.Store(false)
 		if err != nil {
-			d.m.log.Warn().Err(err).Msg("heartbeat not sent")
+			d.shared.log.Warn().Err(err).Msg("heartbeat not sent")
 			d.sends.heartbeatFailed.Store(true)
 		}
 		d.sent()
@@ -284,9 +285,11 @@ func (d *Delivery) Waiting(now time.Time) (time.Duration, bool) { return d.shown
 // that cannot be read.
 func (d *Delivery) Isolates() bool { return d.isolates }
 
-// Decided reports that a session ended because it learned how rows have to be sent that were aborted
-// with it: a drain goes on with another session, which sends them so.
-func Decided(err error) bool { return errors.Is(err, errDecided) || errors.Is(err, ErrIsolated) }
+// ResendChanged reports that the next session sends the rows of an aborted transaction in another
+// way: with dead letters, without some records, or isolated. A drain goes on with that session.
+func ResendChanged(err error) bool {
+	return errors.Is(err, errResendChanged) || errors.Is(err, ErrIsolated)
+}
 
 // Again returns why the next session begins at once after an error: this process has learned
 // something about the rows that it reads again, and treats them differently.
@@ -294,7 +297,7 @@ func Again(err error) (why string, ok bool) {
 	switch {
 	case errors.Is(err, errReadAgain):
 		return "reading a large transaction for the second time", true
-	case Decided(err):
+	case ResendChanged(err):
 		return "continuing from the checkpoint", true
 	}
 	return "", false

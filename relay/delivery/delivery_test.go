@@ -20,8 +20,8 @@ const lettersTopic = "cdc-relay.dead-letters"
 
 var outbox = &wal.Relation{Namespace: "public", Name: "outbox"}
 
-// memory is that of a relay without servers.
-func memory(cfg Config) *Memory {
+// shared is that of a relay without servers.
+func shared(cfg Config) *Shared {
 	if cfg.Resume == nil {
 		cfg.Resume = new(resume.Config)
 	}
@@ -29,7 +29,7 @@ func memory(cfg Config) *Memory {
 }
 
 // opened is a delivery of its first session.
-func opened(cfg Config) *Delivery { return &Delivery{m: memory(cfg)} }
+func opened(cfg Config) *Delivery { return &Delivery{shared: shared(cfg)} }
 
 func TestOpenRows_AreThoseOfTheLastTransaction(t *testing.T) {
 	rows := func(open bool, txns ...int) *wal.Batch {
@@ -85,7 +85,7 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 	origin := wal.Origin{SystemID: "7", Timeline: 1}
 	d := opened(Config{})
-	d.start.Origin, d.m.ends = origin, knownEnd{origin, 130, 140}
+	d.start.Origin, d.shared.ends = origin, knownEnd{origin, 130, 140}
 	rows := []wal.Row{
 		{Relation: outbox, Ordinal: 1, Txn: &wal.Txn{Commit: 130}}, // a message outside any transaction
 		{Relation: outbox, Ordinal: 1, Txn: &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}},
@@ -139,9 +139,9 @@ func TestOvertakes_IsWhatMayBeAheadOfTheLetter(t *testing.T) {
 		}, false},
 	} {
 		cfg := Config{OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic, Resume: new(resume.Config)}
-		d := &Delivery{m: New(cfg, nil, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
+		d := &Delivery{shared: New(cfg, nil, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
 		d.guarantee = &atLeastOnce{d}
-		f, own := &InFlight{d: d, buf: new(record.Buffer)}, letter
+		f, own := &InFlight{delivery: d, buf: new(record.Buffer)}, letter
 		c.until(d, f, &own)
 		if got := d.overtakes(f, &own); got != c.want {
 			t.Errorf("%s: %t, want %t", c.name, got, c.want)

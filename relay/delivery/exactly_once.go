@@ -28,9 +28,9 @@ import (
 
 // exactlyOnce sends in Kafka transactions, each with the position after it.
 type exactlyOnce struct {
-	d    *Delivery
-	sink sink.Transactional
-	id   string
+	delivery *Delivery
+	sink     sink.Transactional
+	id       string
 
 	refuser sink.Refuser // of the sink; nil: it knows of no record beforehand
 
@@ -42,7 +42,7 @@ type exactlyOnce struct {
 }
 
 // rejections are the records that the brokers rejected, from session to session. Their positions are
-// of Memory.history. Only the deliverer uses them, except last.
+// of Shared.history. Only the deliverer uses them, except last.
 type rejections struct {
 	records map[recordID]rejectedRecord
 	strips  map[recordID]int                  // how often a record's letter was rejected too
@@ -79,20 +79,20 @@ func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpo
 // takeOver opens the sink for the holder of the slot, which fences every earlier holder, and finds
 // the position to continue from.
 func (d *Delivery) takeOver(ctx context.Context) error {
-	m := d.m
+	shared := d.shared
 	tx := d.sink.(sink.Transactional)
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Handover) // the server gets no answer meanwhile
+	ctx, cancel := context.WithTimeout(ctx, shared.cfg.Handover) // the server gets no answer meanwhile
 	defer cancel()
 	origin := d.start.Origin
-	slot := m.cfg.Resume.Slot
-	x := &exactlyOnce{d: d, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
+	slot := shared.cfg.Resume.Slot
+	x := &exactlyOnce{delivery: d, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
 	x.refuser, _ = tx.(sink.Refuser)
 	value, err := tx.Open(ctx, sink.Holder{ID: x.id, Key: checkpoint.Key(origin.SystemID, slot), Lost: x.onLost})
 	if err != nil {
 		return err
 	}
-	at, err := m.cfg.Resume.ExactlyOnce(value, m.rejections.last.Load(), origin, d.start.Position)
-	m.logResumed(&at, origin)
+	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.rejections.last.Load(), origin, d.start.Position)
+	shared.logResumed(&at, origin)
 	if err != nil {
 		return err
 	}
@@ -100,8 +100,8 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	x.start, x.at = rec, rec
 	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
-	m.rejections.forget(&rec)
-	m.traces.Committed(rec.Covers)
+	shared.rejections.forget(&rec)
+	shared.traces.Committed(rec.Covers)
 	if at.Renew {
 		x.setPosition(true)
 	}
@@ -148,7 +148,7 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
 	x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))
-	x.d.m.rejections.last.Store(rec)
+	x.delivery.shared.rejections.last.Store(rec)
 }
 
 func (x *exactlyOnce) Pass(through wal.LSN) {
@@ -161,25 +161,25 @@ func (x *exactlyOnce) Pass(through wal.LSN) {
 // send hands over the records and the position after them. Positions lie between source
 // transactions wherever the batch shows where one ends.
 func (x *exactlyOnce) send(f *InFlight) {
-	d := x.d
+	d := x.delivery
 	records := d.withPosition(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	// The blocked row may lie before the isolated transaction: cut at both.
-	at, apart := d.m.monitor.BlockedCommit(), d.m.isolated
+	// The blocked row may lie before the isolated transaction: a position at both.
+	at, apart := d.shared.monitor.BlockedCommit(), d.shared.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
 			x.setPosition(true)
 		case i > 0 && i < len(rows):
-			records = x.cut(f, records, i, true)
+			records = x.sendRowsBefore(f, records, i, true)
 		}
 	}
 	last := &rows[len(rows)-1]
 	open := f.unended(last)
 	if open {
 		if i := rowFrom(rows, last.Txn.Commit); i > 0 {
-			records = x.cut(f, records, i, false)
+			records = x.sendRowsBefore(f, records, i, false)
 		}
 	}
 	if len(records) > 0 {
@@ -207,13 +207,13 @@ func (x *exactlyOnce) divide(last *wal.Row) {
 	case commit == part.Commit:
 		part.Rows = max(part.Rows, last.Ordinal)
 	default:
-		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.d.m.cfg.Resume.Shape}
+		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.delivery.shared.cfg.Resume.Shape}
 	}
 }
 
-// cut sends the records of the rows before the i-th, which begins a transaction, and sets the
+// sendRowsBefore sends the records of the rows before the i-th, which begins a transaction, and sets the
 // position there. It returns the rest.
-func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool) []record.Record {
+func (x *exactlyOnce) sendRowsBefore(f *InFlight, records []record.Record, i int, now bool) []record.Record {
 	n, commit := 0, deadletter.RowOf(&f.batch.Rows[i]).Commit
 	for n < len(records) && deadletter.RowOf(records[n].Row).Commit < commit {
 		n++
@@ -246,21 +246,21 @@ func (x *exactlyOnce) Finish() {
 		return
 	}
 	x.finished = true
-	x.d.sends.outstanding.Add(1)
-	x.sink.Finish(func(error) { x.d.sent() })
+	x.delivery.sends.outstanding.Add(1)
+	x.sink.Finish(func(error) { x.delivery.sent() })
 }
 
 // onLost runs on a goroutine of the sink.
 func (x *exactlyOnce) onLost(err error) {
 	x.lost <- err // room for one, and there is never a second
 	select {
-	case x.d.sends.wake <- struct{}{}:
+	case x.delivery.sends.wake <- struct{}{}:
 	default:
 	}
 }
 
 func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
-	d := x.d
+	d := x.delivery
 	if !d.Failed() && len(x.lost) == 0 {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	select {
 	case cause = <-x.lost: // the sink gives up right after the failures
 	case <-deliveryCtx.Done():
-		return d.s.Cut()
+		return d.session.DrainTimeout()
 	}
 	records, failures := x.failures()
 	err := x.afterAbort(deliveryCtx, records, failures, cause)
@@ -283,10 +283,10 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 
 // searchError is what ended the search for rejected records, or the error that it ended with.
 func (x *exactlyOnce) searchError(err error) error {
-	if x.d.s.Searching().Err() == nil {
+	if x.delivery.session.Searching().Err() == nil {
 		return err
 	}
-	if ended := x.d.s.Ended(); ended != nil {
+	if ended := x.delivery.session.Ended(); ended != nil {
 		return ended
 	}
 	return err
@@ -294,7 +294,7 @@ func (x *exactlyOnce) searchError(err error) error {
 
 // failures lists what failed in the order of the stream, each with its record.
 func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
-	d := x.d
+	d := x.delivery
 	d.sends.mu.Lock()
 	failed := d.sends.failed
 	d.sends.failed = nil
@@ -308,8 +308,8 @@ func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
 			continue
 		}
 		for _, failure := range partial.Failures {
-			x.d.m.traces.Failed(f.p.spans, &f.p.records[failure.Index], sink.Retry, failure.Reason)
-			records = append(records, f.p.records[failure.Index])
+			x.delivery.shared.traces.Failed(f.send.spans, &f.send.records[failure.Index], sink.Retry, failure.Reason)
+			records = append(records, f.send.records[failure.Index])
 			failures = append(failures, failure)
 		}
 	}
@@ -331,8 +331,8 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 	if len(candidates) > 0 {
 		ctx, cancel := context.WithTimeout(deliveryCtx, searchTimeout)
 		defer cancel()
-		defer context.AfterFunc(x.d.s.Searching(), cancel)()
-		if x.d.s.Searching().Err() != nil {
+		defer context.AfterFunc(x.delivery.session.Searching(), cancel)()
+		if x.delivery.session.Searching().Err() != nil {
 			cancel()
 		}
 		found, err := x.sink.FindRejected(ctx, x.id, candidates)
@@ -345,26 +345,26 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 		return cause
 	}
 	f := &failures[first]
-	if x.d.m.ev.ProduceRetried != nil {
-		x.d.m.ev.ProduceRetried(f.Reason)
+	if x.delivery.shared.ev.ProduceRetried != nil {
+		x.delivery.shared.ev.ProduceRetried(f.Reason)
 	}
 	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
 	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
-		x.d.m.monitor.BlockedAt(row, &records[first], x.d.Lineage(), f.Reason, err)
+		x.delivery.shared.monitor.BlockedAt(row, &records[first], x.delivery.Lineage(), f.Reason, err)
 	}
 	return err
 }
 
 // logResumed logs what an operator has to know of where a start continues, refused or not.
-func (m *Memory) logResumed(at *resume.Point, origin wal.Origin) {
+func (s *Shared) logResumed(at *resume.Point, origin wal.Origin) {
 	switch {
 	case at.Gone:
-		m.log.Error().Str("topic", m.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
+		s.log.Error().Str("topic", s.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
 	case at.First:
-		m.log.Warn().Str("topic", m.cfg.Resume.CheckpointTopic).Str("slot", m.cfg.Resume.Slot).Stringer("lsn", at.Rec.End).
+		s.log.Warn().Str("topic", s.cfg.Resume.CheckpointTopic).Str("slot", s.cfg.Resume.Slot).Stringer("lsn", at.Rec.End).
 			Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")
 	}
 	if at.Fork != nil {
-		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Reported: at.Was.End}, origin, *at.Fork)
+		s.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Reported: at.Was.End}, origin, *at.Fork)
 	}
 }

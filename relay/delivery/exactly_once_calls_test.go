@@ -46,7 +46,7 @@ type calm struct{ Session }
 
 func (calm) Ended() error               { return nil }
 func (calm) Stopped() error             { return nil }
-func (calm) Cut() error                 { return ErrDrainCut }
+func (calm) DrainTimeout() error        { return ErrDrainCut }
 func (calm) Sending() context.Context   { return context.Background() }
 func (calm) Searching() context.Context { return context.Background() }
 
@@ -54,8 +54,8 @@ func (calm) Searching() context.Context { return context.Background() }
 func noted(end wal.LSN) (*exactlyOnce, *noting) {
 	to := new(noting)
 	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
-	d.sink, d.s, d.sends.wake = to, calm{}, make(chan struct{}, 1)
-	x := &exactlyOnce{d: d, sink: to, at: checkpoint.Record{System: "7", Slot: "orders", Timeline: 1, End: end}, lost: make(chan error, 1)}
+	d.sink, d.session, d.sends.wake = to, calm{}, make(chan struct{}, 1)
+	x := &exactlyOnce{delivery: d, sink: to, at: checkpoint.Record{System: "7", Slot: "orders", Timeline: 1, End: end}, lost: make(chan error, 1)}
 	d.guarantee = x
 	return x, to
 }
@@ -97,8 +97,8 @@ func TestExactly_SendsTransactionsWhole(t *testing.T) {
 		{"one that was isolated", &wal.Batch{Rows: rows(first, second), Through: 340}, 330, []string{"send r1", "position 320", "send r2", "position 340"}},
 	} {
 		x, to := noted(300)
-		x.d.m.isolated = c.blocked
-		f := &InFlight{d: x.d, batch: c.batch, buf: new(record.Buffer)}
+		x.delivery.shared.isolated = c.blocked
+		f := &InFlight{delivery: x.delivery, batch: c.batch, buf: new(record.Buffer)}
 		for i := range c.batch.Rows {
 			f.buf.Records = append(f.buf.Records, record.Record{Topic: "orders", Key: []byte("k"), Value: fmt.Appendf(nil, "r%d", i+1), Row: &c.batch.Rows[i]})
 		}
@@ -112,10 +112,10 @@ func TestExactly_SendsTransactionsWhole(t *testing.T) {
 // Rows that became no records have a position all the same, and an empty Send is none.
 func TestExactly_CutSendsNothingWhereThereIsNothing(t *testing.T) {
 	x, to := noted(300)
-	f := &InFlight{d: x.d, batch: &wal.Batch{Rows: []wal.Row{
+	f := &InFlight{delivery: x.delivery, batch: &wal.Batch{Rows: []wal.Row{
 		{Relation: outbox, Txn: &wal.Txn{Commit: 310, End: 320, Time: time.Unix(1000, 0)}}, {Relation: outbox, Txn: &wal.Txn{Commit: 330, End: 340, Time: time.Unix(1000, 0)}},
 	}}, buf: new(record.Buffer)}
-	if rest := x.cut(f, nil, 1, true); len(rest) > 0 || !slices.Equal(to.calls, []string{"position 320"}) {
+	if rest := x.sendRowsBefore(f, nil, 1, true); len(rest) > 0 || !slices.Equal(to.calls, []string{"position 320"}) {
 		t.Errorf("the sink got %q", to.calls)
 	}
 }
@@ -188,7 +188,7 @@ func TestExactly_IsolatesATransactionFromRowsBeforeIt(t *testing.T) {
 			}
 			p.records = append(p.records, rec)
 		}
-		x.d.sends.failed = []failedSend{{p: &p}}
+		x.delivery.sends.failed = []failedSend{{send: &p}}
 		if got := x.isolate(330); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}

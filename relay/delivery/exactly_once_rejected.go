@@ -26,9 +26,9 @@ import (
 // searchTimeout bounds the search for rejected records.
 const searchTimeout = time.Minute
 
-// errDecided ends a session whose rejected records are found: the next session sends their
+// errResendChanged ends a session whose rejected records are found: the next session sends their
 // transaction again with dead letters in their place, or without them.
-var errDecided = errors.New("the brokers rejected records; their transaction is sent again without them")
+var errResendChanged = errors.New("the brokers rejected records; the next session sends their transaction again, with dead letters in their place or without them")
 
 // ErrIsolated ends a session at a transaction that cannot be delivered, whose beginning shares a
 // Kafka transaction with rows before it. The next session commits these rows by themselves:
@@ -38,16 +38,16 @@ var ErrIsolated = errors.New("rows were aborted together with the start of a lat
 // isolate reports whether a transaction has to be isolated, and was not yet. Every send is
 // answered by then.
 func (x *exactlyOnce) isolate(commit wal.LSN) bool {
-	if x.d.m.isolated == commit {
+	if x.delivery.shared.isolated == commit {
 		return false
 	}
-	d := x.d
+	d := x.delivery
 	d.sends.mu.Lock()
 	defer d.sends.mu.Unlock()
 	for _, f := range d.sends.failed {
-		for i := range f.p.records {
-			if row := f.p.records[i].Row; row != nil && deadletter.RowOf(row).Commit < commit {
-				d.m.isolated = commit
+		for i := range f.send.records {
+			if row := f.send.records[i].Row; row != nil && deadletter.RowOf(row).Commit < commit {
+				d.shared.isolated = commit
 				return true
 			}
 		}
@@ -59,16 +59,16 @@ func (x *exactlyOnce) isolate(commit wal.LSN) bool {
 // skipping that row would give them up too. A relay that is fenced here lost the slot to a
 // standby: the server releases the slot with such an error.
 func (x *exactlyOnce) Unreadable(ctx, within context.Context, unread error) error {
-	if x.d.sends.outstanding.Load() > 0 {
+	if x.delivery.sends.outstanding.Load() > 0 {
 		return unread
 	}
-	last, _ := x.d.s.Last()
+	last, _ := x.delivery.session.Last()
 	isolated := x.isolate(last.Commit)
 	err := x.Recover(ctx, within)
 	own, ok := errors.AsType[*sink.Error](err)
 	switch {
 	case err == nil || isHeldBack(err):
-		x.d.isolates = isolated
+		x.delivery.isolates = isolated
 	case within.Err() == nil && (!ok || own.Reason != fault.ReasonFenced):
 		return err
 	}
@@ -77,7 +77,7 @@ func (x *exactlyOnce) Unreadable(ctx, within context.Context, unread error) erro
 
 // decide applies relay.on_reject to the rejected records among the candidates.
 func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
-	d, m := x.d, x.d.m
+	d, shared := x.delivery, x.delivery.shared
 	if len(found) == 0 {
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonRefusedTogether, Err: errors.New("the brokers rejected records in one batch that they accept one at a time; trying smaller batches")}
 	}
@@ -90,23 +90,23 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		row, id := rec.Row, recordName(rec)
 		cause := rejected.Blocked(f.Reason, f.Err, row)
 		switch {
-		case m.cfg.OnReject == StopOnReject:
-			d.m.Rejected.Reject(f.Reason, cause.Table, id.row, cause)
-			cause.Err = d.m.hints.DeadLetter(f.Reason, cause.Err) // what lies before it was aborted with it
+		case shared.cfg.OnReject == StopOnReject:
+			d.shared.Rejected.Reject(f.Reason, cause.Table, id.row, cause)
+			cause.Err = d.shared.hints.DeadLetter(f.Reason, cause.Err) // what lies before it was aborted with it
 			return x.blockAt(row, rec, f.Reason, cause)
-		case m.cfg.OnReject == DeadLetterOnReject && rec.Topic == m.cfg.DeadLetterTopic: // a letter, as no row has that topic (router.Config.Reserved)
+		case shared.cfg.OnReject == DeadLetterOnReject && rec.Topic == shared.cfg.DeadLetterTopic: // a letter, as no row has that topic (router.Config.Reserved)
 			letter := *rec
 			if !deadletter.Strip(&letter) {
 				cause.Err = rejected.OnlyCopy(rec, f.Reason, cause.Err)
 				return x.blockAt(row, rec, f.Reason, cause)
 			}
-			put(&m.rejections.strips, id, m.rejections.strips[id]+1)
+			put(&shared.rejections.strips, id, shared.rejections.strips[id]+1)
 		default:
-			d.m.Rejected.Aside(f.Reason, row, cause)
-			put(&m.rejections.records, id, rejectedRecord{reason: f.Reason, err: cause})
+			d.shared.Rejected.Aside(f.Reason, row, cause)
+			put(&shared.rejections.records, id, rejectedRecord{reason: f.Reason, err: cause})
 		}
 	}
-	return errDecided
+	return errResendChanged
 }
 
 // put makes the map with its first entry.
@@ -125,18 +125,18 @@ func recordName(rec *record.Record) recordID {
 // blockAt ends the session at a row. The next one commits everything before the row's
 // transaction.
 func (x *exactlyOnce) blockAt(row *wal.Row, rec *record.Record, reason string, cause error) error {
-	x.d.m.monitor.BlockedAt(row, rec, x.d.Lineage(), reason, cause)
+	x.delivery.shared.monitor.BlockedAt(row, rec, x.delivery.Lineage(), reason, cause)
 	return &rejected.BlockedAtRowError{Reason: reason, Err: cause}
 }
 
 func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
-	d, kept := x.d, n
+	d, kept := x.delivery, n
 	for i := n; i < len(f.buf.Records); i++ {
 		rec := &f.buf.Records[i]
 		if c, ok := x.rejection(rec); ok {
-			d.m.Rejected.Reject(c.reason, row.Relation.Qualified(), deadletter.RowOf(row), c.err)
-			if d.m.cfg.OnReject == SkipOnReject {
-				d.m.traces.Skipped(f.buf.Spans, rec, c.reason)
+			d.shared.Rejected.Reject(c.reason, row.Relation.Qualified(), deadletter.RowOf(row), c.err)
+			if d.shared.cfg.OnReject == SkipOnReject {
+				d.shared.traces.Skipped(f.buf.Spans, rec, c.reason)
 				continue
 			}
 			if err := d.park(rec); err != nil {
@@ -158,16 +158,16 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 // session, or the sink refuses it. The latter costs no Kafka transaction, and is found again by
 // every session that reads the row, so nothing is remembered.
 func (x *exactlyOnce) rejection(rec *record.Record) (rejectedRecord, bool) {
-	m := x.d.m
-	if len(m.rejections.records) > 0 {
-		if c, ok := m.rejections.records[recordName(rec)]; ok {
+	shared := x.delivery.shared
+	if len(shared.rejections.records) > 0 {
+		if c, ok := shared.rejections.records[recordName(rec)]; ok {
 			return c, true
 		}
 	}
-	if m.cfg.OnReject == StopOnReject { // Recover blocks at the row, once everything before it is committed
+	if shared.cfg.OnReject == StopOnReject { // Recover blocks at the row, once everything before it is committed
 		return rejectedRecord{}, false
 	}
-	if m.cfg.PositionHeaders && !x.d.fillPosition(rec) {
+	if shared.cfg.PositionHeaders && !x.delivery.fillPosition(rec) {
 		record.PlaceAt(rec, 1) // no position is shorter: what is too large so is too large with any
 	}
 	failure := x.refuses(rec)
@@ -175,7 +175,7 @@ func (x *exactlyOnce) rejection(rec *record.Record) (rejectedRecord, bool) {
 		return rejectedRecord{}, false
 	}
 	cause := rejected.Blocked(failure.Reason, failure.Err, rec.Row)
-	m.Rejected.Aside(failure.Reason, rec.Row, cause)
+	shared.Rejected.Aside(failure.Reason, rec.Row, cause)
 	return rejectedRecord{reason: failure.Reason, err: cause}, true
 }
 
@@ -192,21 +192,21 @@ func (x *exactlyOnce) refuses(rec *record.Record) *sink.Failure {
 
 // sendRecords gives the sink records, after parked keys and shortened letters are applied.
 func (x *exactlyOnce) sendRecords(f *InFlight, records []record.Record) {
-	x.d.follow(f, records)
+	x.delivery.follow(f, records)
 	x.shorten(records)
-	x.d.sendRecords(f, records)
+	x.delivery.sendRecords(f, records)
 }
 
 // shorten strips each letter once for each time that the brokers rejected it, and until the sink
 // takes it.
 func (x *exactlyOnce) shorten(records []record.Record) {
-	strips := x.d.m.rejections.strips
-	if x.d.m.cfg.OnReject != DeadLetterOnReject || len(strips) == 0 && x.refuser == nil {
+	strips := x.delivery.shared.rejections.strips
+	if x.delivery.shared.cfg.OnReject != DeadLetterOnReject || len(strips) == 0 && x.refuser == nil {
 		return
 	}
 	for i := range records {
 		letter := &records[i]
-		if letter.Row == nil || letter.Topic != x.d.m.cfg.DeadLetterTopic {
+		if letter.Row == nil || letter.Topic != x.delivery.shared.cfg.DeadLetterTopic {
 			continue
 		}
 		for range strips[recordName(letter)] {
@@ -220,21 +220,21 @@ func (x *exactlyOnce) shorten(records []record.Record) {
 // rejected ends the session at a row that the router refuses. Everything that commits before
 // the row's transaction is committed first.
 func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
-	d := x.d
+	d := x.delivery
 	for need, ok := errors.AsType[*schemas.Need](rejection); ok; need, ok = errors.AsType[*schemas.Need](rejection) {
-		x.sendBefore(f)
+		x.sendEarlierTransactions(f)
 		if err := d.awaitSchema(ctx, deliveryCtx, f, need); err != nil {
 			return err
 		}
 		if rejection = d.Route(f); rejection == nil {
-			d.m.monitor.ClearBlocked()
+			d.shared.monitor.ClearBlocked()
 			x.send(f)
 			return nil
 		}
 	}
 	row := &f.batch.Rows[f.routed]
 	reason := rejected.ReasonOf(rejection)
-	x.sendBefore(f)
+	x.sendEarlierTransactions(f)
 	x.Finish()
 	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
@@ -249,15 +249,15 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 	if isolated {
 		return ErrIsolated
 	}
-	d.m.Rejected.Reject(reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
-	return x.blockAt(row, nil, reason, d.m.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
+	d.shared.Rejected.Reject(reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
+	return x.blockAt(row, nil, reason, d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 }
 
-// sendBefore sends what commits before the transaction of the row that is routed next.
-func (x *exactlyOnce) sendBefore(f *InFlight) {
+// sendEarlierTransactions sends what commits before the transaction of the row that is routed next.
+func (x *exactlyOnce) sendEarlierTransactions(f *InFlight) {
 	if i := rowFrom(f.batch.Rows, deadletter.RowOf(&f.batch.Rows[f.routed]).Commit); i > 0 {
-		records := x.d.withPosition(f.buf.Records[f.sent:])
-		x.cut(f, records, i, true) // what it returns is of the row's transaction, and is not sent
+		records := x.delivery.withPosition(f.buf.Records[f.sent:])
+		x.sendRowsBefore(f, records, i, true) // the rest is of the row's transaction, and is not sent
 	}
 }
 

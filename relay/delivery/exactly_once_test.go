@@ -20,7 +20,7 @@ import (
 func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
 	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: "this"}
-	x := &exactlyOnce{d: d, at: checkpoint.Record{End: 300, Part: part}}
+	x := &exactlyOnce{delivery: d, at: checkpoint.Record{End: 300, Part: part}}
 	row := func(commit wal.LSN, ordinal uint64) *wal.Row {
 		return &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal}
 	}
@@ -41,20 +41,20 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 
 // After a fork other rows have the positions of those that were rejected.
 func TestExactly_RefusalsAreOfOneHistory(t *testing.T) {
-	m := new(Memory)
-	m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1})
-	m.rejections.records = map[recordID]rejectedRecord{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
-	if m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1}); len(m.rejections.records) != 1 {
-		t.Fatalf("forgot %v", m.rejections.records)
+	shared := new(Shared)
+	shared.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1})
+	shared.rejections.records = map[recordID]rejectedRecord{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
+	if shared.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1}); len(shared.rejections.records) != 1 {
+		t.Fatalf("forgot %v", shared.rejections.records)
 	}
-	if m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 2}); len(m.rejections.records) != 0 {
-		t.Errorf("kept %v", m.rejections.records)
+	if shared.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 2}); len(shared.rejections.records) != 0 {
+		t.Errorf("kept %v", shared.rejections.records)
 	}
 }
 
 // recordsOf is an in-flight batch with the records that the router makes of one row, by value.
 func recordsOf(d *Delivery, row *wal.Row, values ...string) *InFlight {
-	f := &InFlight{d: d, buf: new(record.Buffer)}
+	f := &InFlight{delivery: d, buf: new(record.Buffer)}
 	for _, v := range values {
 		f.buf.Records = append(f.buf.Records, record.Record{Nth: uint8(len(f.buf.Records)), Topic: "orders", Key: []byte("k"), Value: []byte(v), Row: row})
 	}
@@ -81,14 +81,14 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			d := opened(Config{Guarantee: ExactlyOnce, OnReject: policy, DeadLetterTopic: lettersTopic})
-			x := &exactlyOnce{d: d}
+			x := &exactlyOnce{delivery: d}
 			d.guarantee = x
 			row := wal.Row{Relation: outbox, Ordinal: 1, LSN: 109, Txn: &wal.Txn{Commit: 110, End: 120, Time: time.Unix(1000, 0)}}
 			f := recordsOf(d, &row, "a", "b", "c")
 			for i, refused := range []string{"b", "c", "a"} {
 				at := slices.IndexFunc(f.buf.Records, func(r record.Record) bool { return string(r.Value) == refused })
 				err := x.decide(f.buf.Records[at:at+1], map[int]sink.Failure{0: {Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}})
-				if !errors.Is(err, errDecided) {
+				if !errors.Is(err, errResendChanged) {
 					t.Fatal(err)
 				}
 				f = recordsOf(d, &row, "a", "b", "c")
@@ -123,7 +123,7 @@ func TestExactly_CondemnsBeforehandWhatTheSinkRefuses(t *testing.T) {
 		StopOnReject:       {"a", large, "c", large},
 	} {
 		d := opened(Config{Guarantee: ExactlyOnce, OnReject: policy, DeadLetterTopic: lettersTopic})
-		x := &exactlyOnce{d: d, refuser: sized(200)}
+		x := &exactlyOnce{delivery: d, refuser: sized(200)}
 		row := wal.Row{Relation: outbox, Ordinal: 1, LSN: 109, Txn: &wal.Txn{Commit: 110, End: 120}}
 		f := recordsOf(d, &row, "a", large, "c", large)
 		if err := x.replace(f, 0, &row); err != nil {
@@ -132,8 +132,8 @@ func TestExactly_CondemnsBeforehandWhatTheSinkRefuses(t *testing.T) {
 		if got := valuesOf(f); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", policy, got, want)
 		}
-		if len(d.m.rejections.records) > 0 {
-			t.Errorf("%s: remembers %v", policy, d.m.rejections.records)
+		if len(d.shared.rejections.records) > 0 {
+			t.Errorf("%s: remembers %v", policy, d.shared.rejections.records)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestExactly_JudgesARecordByItsSizeWithThePosition(t *testing.T) {
 		left := func(limit int) int {
 			f := recordsOf(d, &row, "a")
 			record.AddPositions(f.buf, f.buf.Records, &row)
-			x := &exactlyOnce{d: d, refuser: sized(limit)}
+			x := &exactlyOnce{delivery: d, refuser: sized(limit)}
 			if err := x.replace(f, 0, &row); err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func TestExactly_JudgesARecordByItsSizeWithThePosition(t *testing.T) {
 func TestExactly_ShortensLettersUntilTheSinkTakesThem(t *testing.T) {
 	for limit, want := range map[int]string{10_000: "both", 2_000: "headers", 1_000: "neither", 100: "neither"} {
 		d := opened(Config{Guarantee: ExactlyOnce, OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic})
-		x := &exactlyOnce{d: d, refuser: sized(limit)}
+		x := &exactlyOnce{delivery: d, refuser: sized(limit)}
 		row := wal.Row{Relation: outbox, Ordinal: 1, LSN: 109, Txn: &wal.Txn{Commit: 110, End: 120}}
 		rec := record.Record{
 			Topic: "orders", Key: []byte("k"), Value: make([]byte, 5_000), Row: &row,

@@ -16,7 +16,7 @@ import (
 
 // InFlight is a batch between the source and its acknowledgement.
 type InFlight struct {
-	d           *Delivery
+	delivery    *Delivery
 	batch       *wal.Batch
 	buf         *record.Buffer
 	ticket      checkpoint.Ticket
@@ -37,16 +37,16 @@ type InFlight struct {
 
 // send is what one Send of the sink got of an in-flight batch.
 type send struct {
-	f       *InFlight
-	seq     uint64
-	records []record.Record
-	spans   []*tracing.Span // of the buffer; the deliverer may add to those
-	left    int             // records not durable; the deliverer's once the send failed
+	inFlight *InFlight
+	seq      uint64
+	records  []record.Record
+	spans    []*tracing.Span // of the buffer; the deliverer may add to those
+	left     int             // records not durable; the deliverer's once the send failed
 }
 
 // Take makes an in-flight batch of a batch that has rows. Route is next.
 func (d *Delivery) Take(b *wal.Batch) *InFlight {
-	f := &InFlight{d: d, batch: b, buf: d.sends.buffers.Get().(*record.Buffer), read: time.Now()}
+	f := &InFlight{delivery: d, batch: b, buf: d.sends.buffers.Get().(*record.Buffer), read: time.Now()}
 	f.pending.Store(1)
 	f.buf.Reserve(len(b.Rows))
 	return f
@@ -72,13 +72,13 @@ func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
 // sendRecords gives the sink the next records of a batch. Records of parked keys were replaced.
 func (d *Delivery) sendRecords(f *InFlight, records []record.Record) {
 	f.sent += len(records)
-	p := &send{f: f, seq: d.sends.count, records: records, spans: f.buf.Spans}
+	p := &send{inFlight: f, seq: d.sends.count, records: records, spans: f.buf.Spans}
 	d.sends.count++
 	f.pending.Add(1)
 	if f.handed.IsZero() {
 		f.handed = time.Now()
 	}
-	d.m.traces.HandOver(p.spans, records)
+	d.shared.traces.HandOver(p.spans, records)
 	d.produce(records, func(err error) { d.done(p, err) })
 }
 
@@ -86,7 +86,7 @@ func (d *Delivery) sendRecords(f *InFlight, records []record.Record) {
 func (d *Delivery) produce(records []record.Record, done func(error)) {
 	d.sends.outstanding.Add(1)
 	d.shown.waits.Set(time.Now())
-	d.sink.Send(d.s.Sending(), records, done)
+	d.sink.Send(d.session.Sending(), records, done)
 	d.shown.waits.Clear()
 }
 
@@ -94,7 +94,7 @@ func (d *Delivery) produce(records []record.Record, done func(error)) {
 func (d *Delivery) done(p *send, err error) {
 	if err == nil {
 		p.acknowledged(p.records)
-		p.f.countDown()
+		p.inFlight.countDown()
 	} else {
 		d.sends.mu.Lock()
 		d.sends.failed = append(d.sends.failed, failedSend{p, err})
@@ -106,21 +106,21 @@ func (d *Delivery) done(p *send, err error) {
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
 // before the batch is finished.
 func (p *send) acknowledged(records []record.Record) {
-	f := p.f
-	m, n := f.d.m, int64(len(records))
+	f := p.inFlight
+	shared, n := f.delivery.shared, int64(len(records))
 	if n == 0 {
 		return
 	}
 	f.acked.Add(n)
-	f.d.shown.acked.Add(n)
-	f.d.shown.repeats.Add(n)
-	m.monitor.Published.Add(n)
-	m.monitor.LastEvent.Store(time.Now().UnixNano())
-	m.monitor.SawTopics(records)
-	if m.ev.RecordsAcknowledged != nil {
-		m.ev.RecordsAcknowledged(records)
+	f.delivery.shown.acked.Add(n)
+	f.delivery.shown.repeats.Add(n)
+	shared.monitor.Published.Add(n)
+	shared.monitor.LastEvent.Store(time.Now().UnixNano())
+	shared.monitor.SawTopics(records)
+	if shared.ev.RecordsAcknowledged != nil {
+		shared.ev.RecordsAcknowledged(records)
 	}
-	m.traces.Acknowledged(p.spans, records)
+	shared.traces.Acknowledged(p.spans, records)
 }
 
 // sent counts a Send as answered and wakes the deliverer.
@@ -139,38 +139,38 @@ func (f *InFlight) countDown() {
 		f.partial(left)
 		return
 	}
-	m := f.d.m
+	shared := f.delivery.shared
 	now := time.Now()
-	records := f.delivered()
-	m.finished.Add(int64(len(records)))
-	f.d.shown.acked.Add(-f.acked.Load())
-	f.d.shown.repeats.Add(f.confirmable.Load() - f.acked.Load())
-	if m.ev.BatchDelivered != nil {
-		m.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
+	records := f.withoutSkipped()
+	shared.finished.Add(int64(len(records)))
+	f.delivery.shown.acked.Add(-f.acked.Load())
+	f.delivery.shown.repeats.Add(f.confirmable.Load() - f.acked.Load())
+	if shared.ev.BatchDelivered != nil {
+		shared.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
 	for _, reason := range f.letters {
-		m.monitor.DeadLetters.Add(1)
-		if m.ev.DeadLettered != nil {
-			m.ev.DeadLettered(reason)
+		shared.monitor.DeadLetters.Add(1)
+		if shared.ev.DeadLettered != nil {
+			shared.ev.DeadLettered(reason)
 		}
 	}
-	m.monitor.Delivered(f.batch.Rows)
+	shared.monitor.Delivered(f.batch.Rows)
 	f.ticket.Done()
 	f.batch.Release()
 	f.buf.Reset()
-	f.d.sends.buffers.Put(f.buf)
+	f.delivery.sends.buffers.Put(f.buf)
 }
 
 // failedSend is a Send of which some records are not durable.
 type failedSend struct {
-	p   *send
-	err error
+	send *send
+	err  error
 }
 
 // quiesce waits until every Send is answered: only then is it known which records are durable.
 func (d *Delivery) quiesce(deliveryCtx context.Context) error {
 	for d.Outstanding() {
-		if err := d.s.Wait(deliveryCtx, d.sends.wake); err != nil {
+		if err := d.session.Wait(deliveryCtx, d.sends.wake); err != nil {
 			return err
 		}
 	}
@@ -207,7 +207,7 @@ func (f *InFlight) countConfirmable(i int) {
 			n++
 		}
 	}
-	f.d.shown.repeats.Add(f.confirmable.Swap(n) - n)
+	f.delivery.shown.repeats.Add(f.confirmable.Swap(n) - n)
 }
 
 // confirmBeforeRow is confirmBefore for the row of the oldest record that is not durable.
@@ -221,7 +221,7 @@ func (f *InFlight) confirmBeforeRow(row *wal.Row) {
 }
 
 func sortSends(failed []failedSend) {
-	slices.SortFunc(failed, func(a, b failedSend) int { return cmp.Compare(a.p.seq, b.p.seq) })
+	slices.SortFunc(failed, func(a, b failedSend) int { return cmp.Compare(a.send.seq, b.send.seq) })
 }
 
 // commitOf is the commit of a row. A message outside any transaction has none: it counts

@@ -24,11 +24,11 @@ func (p partialTransaction) waits(confirmed wal.LSN) int {
 
 // forgetOtherHistory forgets what names positions of another history: other rows have these
 // positions there.
-func (m *Memory) forgetOtherHistory(to wal.Lineage) {
-	if m.history != to {
-		m.history, m.partial, m.isolated = to, partialTransaction{}, 0
-		m.rejections.records, m.rejections.strips = nil, nil
-		m.Rejected.Forget()
+func (s *Shared) forgetOtherHistory(to wal.Lineage) {
+	if s.history != to {
+		s.history, s.partial, s.isolated = to, partialTransaction{}, 0
+		s.rejections.records, s.rejections.strips = nil, nil
+		s.Rejected.Forget()
 	}
 }
 
@@ -41,4 +41,4 @@ func (p *partialTransaction) covers(row *wal.Row) bool {
 
 // ForgetPartial forgets that the beginning of a transaction was delivered: another relay may send
 // it again.
-func (m *Memory) ForgetPartial() { m.partial = partialTransaction{} }
+func (s *Shared) ForgetPartial() { s.partial = partialTransaction{} }

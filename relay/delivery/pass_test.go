@@ -23,13 +23,13 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 	const commit = wal.LSN(0x320)
 	for name, has := range map[string]func(d *Delivery){
 		"a divided transaction": func(d *Delivery) {
-			d.guarantee = &exactlyOnce{d: d, start: checkpoint.Record{Part: checkpoint.Part{Commit: commit, Rows: 2}}}
+			d.guarantee = &exactlyOnce{delivery: d, start: checkpoint.Record{Part: checkpoint.Part{Commit: commit, Rows: 2}}}
 		},
 		"another relay's rows": func(d *Delivery) {
 			d.start.AlreadySent = func(row *wal.Row) bool { return row.Ordinal <= 2 }
 		},
 		"the beginning before an unreadable row": func(d *Delivery) {
-			d.m.partial.last = deadletter.Row{Commit: commit, Seq: 2}
+			d.shared.partial.last = deadletter.Row{Commit: commit, Seq: 2}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 			monitor := status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil)
-			d := &Delivery{m: New(Config{Resume: new(resume.Config)}, routes, nil, nil, monitor, Events{}, zerolog.Nop())}
+			d := &Delivery{shared: New(Config{Resume: new(resume.Config)}, routes, nil, nil, monitor, Events{}, zerolog.Nop())}
 			d.guarantee, d.start.AlreadySent = &atLeastOnce{d}, func(*wal.Row) bool { return false }
 			has(d)
 
@@ -59,7 +59,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 				batch.Rows = append(batch.Rows, row)
 			}
 			batch.Rows = append(batch.Rows, wal.Row{Relation: rel, Txn: txn, LSN: commit, Ordinal: 4, Change: &wal.Change{Op: wal.Commit}})
-			f := &InFlight{d: d, batch: batch, buf: new(record.Buffer)}
+			f := &InFlight{delivery: d, batch: batch, buf: new(record.Buffer)}
 			if err := d.Route(f); err != nil {
 				t.Fatal(err)
 			}

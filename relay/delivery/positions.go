@@ -27,7 +27,7 @@ var errReadAgain = errors.New("a transaction is larger than relay.max_in_flight_
 // withPosition fills in positions, and returns the records before the first one whose position
 // is not known.
 func (d *Delivery) withPosition(records []record.Record) []record.Record {
-	if !d.m.cfg.PositionHeaders {
+	if !d.shared.cfg.PositionHeaders {
 		return records
 	}
 	for i := range records {
@@ -41,7 +41,7 @@ func (d *Delivery) withPosition(records []record.Record) []record.Record {
 
 func (d *Delivery) fillPosition(rec *record.Record) bool {
 	txn := rec.Row.Txn
-	if known := d.m.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && d.Lineage() == known.origin.Lineage() {
+	if known := d.shared.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && d.Lineage() == known.origin.Lineage() {
 		txn.End = known.end
 	}
 	return record.FillPosition(rec)
@@ -96,6 +96,6 @@ func (d *Delivery) Holding() bool { return len(d.held) > 0 }
 // rows to its end: the next one knows where that is.
 func (d *Delivery) ReadThrough(end wal.LSN) error {
 	rows := d.held[0].batch.Rows
-	d.m.ends = knownEnd{d.start.Origin, rows[len(rows)-1].Txn.Commit, end}
+	d.shared.ends = knownEnd{d.start.Origin, rows[len(rows)-1].Txn.Commit, end}
 	return errReadAgain
 }

@@ -29,11 +29,11 @@ import (
 // be refused too.
 func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 	refused, ok := errors.AsType[*record.RowError](rejection)
-	if !ok || d.m.cfg.OnReject == StopOnReject || refused.Reason == fault.ReasonSchema || errors.Is(rejection, record.ErrBinary) {
+	if !ok || d.shared.cfg.OnReject == StopOnReject || refused.Reason == fault.ReasonSchema || errors.Is(rejection, record.ErrBinary) {
 		return rejection
 	}
-	if d.m.cfg.OnReject == DeadLetterOnReject {
-		rec, missing := d.m.router.Salvage(f.buf, row)
+	if d.shared.cfg.OnReject == DeadLetterOnReject {
+		rec, missing := d.shared.router.Salvage(f.buf, row)
 		missing = deadletter.KeepBody(&rec, missing)
 		if d.overtakes(f, &rec) {
 			return errOvertakes
@@ -44,12 +44,12 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 		f.buf.Records = append(f.buf.Records, d.letter(&rec, refused.Reason, rejection, missing...))
 		f.letters = append(f.letters, refused.Reason)
 	}
-	if d.m.cfg.OnReject == SkipOnReject && d.m.router.Traces() {
-		rec, _ := d.m.router.Salvage(f.buf, row)
-		d.m.traces.Skipped(f.buf.Spans, &rec, refused.Reason)
+	if d.shared.cfg.OnReject == SkipOnReject && d.shared.router.Traces() {
+		rec, _ := d.shared.router.Salvage(f.buf, row)
+		d.shared.traces.Skipped(f.buf.Spans, &rec, refused.Reason)
 	}
-	d.m.Rejected.Reject(refused.Reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
-	d.m.Rejected.Aside(refused.Reason, row, rejection)
+	d.shared.Rejected.Reject(refused.Reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
+	d.shared.Rejected.Aside(refused.Reason, row, rejection)
 	return nil
 }
 
@@ -65,7 +65,7 @@ func (d *Delivery) awaitSchema(ctx, deliveryCtx context.Context, f *InFlight, ne
 		f.confirmBefore(f.routed)
 		return nil
 	}
-	return d.m.schemas.Await(ctx, deliveryCtx, d.s, need, settle, func(err error) error { return rejected.Blocked("", err, row) })
+	return d.shared.schemas.Await(ctx, deliveryCtx, d.session, need, settle, func(err error) error { return rejected.Blocked("", err, row) })
 }
 
 // errOvertakes stops the routing at a row whose dead letter would overtake earlier records of
@@ -76,7 +76,7 @@ var errOvertakes = errors.New("earlier rows of its key are not acknowledged yet"
 // the key are. Whoever re-drives it then puts it ahead of them. With position headers it
 // still may, within a transaction that is sent as a whole at its end.
 func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
-	if d.Rules().Ordered || !d.m.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
+	if d.Rules().Ordered || !d.shared.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
 		return false
 	}
 	return f.waited == 0 && (d.sends.outstanding.Load() > 0 || d.Failed()) ||
@@ -87,31 +87,31 @@ func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
 
 // letter makes the dead letter of a record.
 func (d *Delivery) letter(rec *record.Record, reason string, cause error, missing ...string) record.Record {
-	return d.m.Letters.Wrap(d.start.Origin, rec, reason, cause, missing...)
+	return d.shared.Letters.Wrap(d.start.Origin, rec, reason, cause, missing...)
 }
 
 // park parks the record's key: later rows of the key follow the dead letter.
-func (d *Delivery) park(rec *record.Record) error { return d.m.Letters.Park(d.start.Origin, rec) }
+func (d *Delivery) park(rec *record.Record) error { return d.shared.Letters.Park(d.start.Origin, rec) }
 
 // follow replaces the records of parked keys by dead letters. It runs before a
 // record is first handed to the sink, and when a key was parked before it is durable.
 func (d *Delivery) follow(f *InFlight, records []record.Record) {
-	for range d.m.Letters.Follow(d.start.Origin, records) {
+	for range d.shared.Letters.Follow(d.start.Origin, records) {
 		f.letters = append(f.letters, deadletter.CauseParked)
 	}
 }
 
 func (d *Delivery) followAll(queue []undelivered) {
-	if d.m.Letters.Keys() == 0 {
+	if d.shared.Letters.Keys() == 0 {
 		return
 	}
 	for _, u := range queue {
-		d.follow(u.p.f, u.p.records[u.index:u.index+1])
+		d.follow(u.send.inFlight, u.send.records[u.index:u.index+1])
 	}
 }
 
-// delivered are the records of a batch without skipped ones.
-func (f *InFlight) delivered() []record.Record {
+// withoutSkipped are the records of a batch that were sent. It reuses their memory.
+func (f *InFlight) withoutSkipped() []record.Record {
 	if !f.skipped {
 		return f.buf.Records
 	}

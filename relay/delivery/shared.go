@@ -15,10 +15,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Memory is what the deliveries of one relay leave to each other. One goroutine uses it, but
-// for Finished. Everything in it that names a position belongs to one history, and is forgotten
-// on another one.
-type Memory struct {
+// Shared outlives a session: the settings and services of one relay's deliveries, and what each
+// delivery leaves to the next. One goroutine uses it, but for Finished. Everything in it that names
+// a position belongs to one history, and is forgotten on another one.
+type Shared struct {
 	cfg     Config
 	router  *router.Router
 	schemas *schemas.Keeper // nil: no table needs any
@@ -39,41 +39,40 @@ type Memory struct {
 	finished   atomic.Int64 // records of batches that are delivered
 }
 
-// New returns the memory of a relay that starts. With a journal of the dead-letter topic keys
-// are parked.
-func New(cfg Config, routes *router.Router, keeper *schemas.Keeper, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Memory {
-	m := &Memory{cfg: cfg, router: routes, schemas: keeper, monitor: monitor, ev: ev, log: log, traces: traces.New(cfg.DeadLetterTopic)}
-	m.hints = rejected.Hints{Stops: cfg.OnReject == StopOnReject, KeepsPositions: cfg.KeepsPositions, Slot: cfg.Resume.Slot}
-	m.Rejected = rejected.Log{Out: log, Count: func(reason, table string, row deadletter.Row, err error) {
+// New is for a relay that starts. With a journal of the dead-letter topic keys are parked.
+func New(cfg Config, routes *router.Router, keeper *schemas.Keeper, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Shared {
+	s := &Shared{cfg: cfg, router: routes, schemas: keeper, monitor: monitor, ev: ev, log: log, traces: traces.New(cfg.DeadLetterTopic)}
+	s.hints = rejected.Hints{Stops: cfg.OnReject == StopOnReject, KeepsPositions: cfg.KeepsPositions, Slot: cfg.Resume.Slot}
+	s.Rejected = rejected.Log{Out: log, Count: func(reason, table string, row deadletter.Row, err error) {
 		monitor.RejectedRow(table)
 		if ev.RowRejected != nil {
 			ev.RowRejected(reason, rejected.Named(reason, table, row, err))
 		}
 	}}
 	if cfg.OnReject != SkipOnReject {
-		m.Rejected.Topic = cfg.DeadLetterTopic
+		s.Rejected.Topic = cfg.DeadLetterTopic
 	}
-	m.Letters = rejected.NewLetters(cfg.DeadLetterTopic, cfg.CreateTopics, cfg.Resume.Slot, journal, cmp.Or(cfg.MaxParked, deadletter.MaxParked))
-	return m
+	s.Letters = rejected.NewLetters(cfg.DeadLetterTopic, cfg.CreateTopics, cfg.Resume.Slot, journal, cmp.Or(cfg.MaxParked, deadletter.MaxParked))
+	return s
 }
 
 // Finished counts records of batches that are delivered.
-func (m *Memory) Finished() int64 { return m.finished.Load() }
+func (s *Shared) Finished() int64 { return s.finished.Load() }
 
 // Forked takes note of a failover between two sessions.
-func (m *Memory) Forked(was resume.Known, now wal.Origin, fork wal.Fork) {
-	m.logForked(was, now, fork)
-	m.router.Forked()
-	m.Letters.Forked(fork)
+func (s *Shared) Forked(was resume.Known, now wal.Origin, fork wal.Fork) {
+	s.logForked(was, now, fork)
+	s.router.Forked()
+	s.Letters.Forked(fork)
 }
 
 // logForked logs a failover, and whether it left rows that exist in Kafka alone.
-func (m *Memory) logForked(was resume.Known, now wal.Origin, fork wal.Fork) {
-	line := m.log.Info()
+func (s *Shared) logForked(was resume.Known, now wal.Origin, fork wal.Fork) {
+	line := s.log.Info()
 	text := "the server is on a new timeline; it includes everything that was confirmed"
 	if was.Reported > fork.At {
-		m.monitor.LostForks.Add(1)
-		line = m.log.Error()
+		s.monitor.LostForks.Add(1)
+		line = s.log.Error()
 		text = "the server is on a new timeline that lacks delivered rows: transactions that committed between the two positions exist only in Kafka"
 	}
 	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("reported", was.Reported).Msg(text)

@@ -9,27 +9,27 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-func TestFragment_IsOfOneHistory(t *testing.T) {
+func TestPartialTransaction_IsOfOneHistory(t *testing.T) {
 	at := deadletter.Row{Commit: 130, Seq: 3}
 	counted := 0
-	m := &Memory{history: wal.Lineage{SystemID: "1", Timeline: 1}, partial: partialTransaction{last: at}, isolated: 130}
-	m.Rejected.Count = func(string, string, deadletter.Row, error) { counted++ }
-	again := func() int { m.Rejected.Reject("route", "public.outbox", at, nil); return counted }
+	s := &Shared{history: wal.Lineage{SystemID: "1", Timeline: 1}, partial: partialTransaction{last: at}, isolated: 130}
+	s.Rejected.Count = func(string, string, deadletter.Row, error) { counted++ }
+	again := func() int { s.Rejected.Reject("route", "public.outbox", at, nil); return counted }
 	again()
 	txn := &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}
 	rows := []wal.Row{{Txn: txn, Ordinal: 3}, {Txn: txn, Ordinal: 4}}
-	m.forgetOtherHistory(wal.Lineage{SystemID: "1", Timeline: 1})
-	if !m.partial.covers(&rows[0]) || m.partial.covers(&rows[1]) {
+	s.forgetOtherHistory(wal.Lineage{SystemID: "1", Timeline: 1})
+	if !s.partial.covers(&rows[0]) || s.partial.covers(&rows[1]) {
 		t.Error("it covers what it should not")
 	}
-	if again() != 1 || m.isolated != 130 {
+	if again() != 1 || s.isolated != 130 {
 		t.Error("a row that was counted, or a transaction that was taken apart, is forgotten")
 	}
-	m.forgetOtherHistory(wal.Lineage{SystemID: "1", Timeline: 2})
-	if m.partial.covers(&rows[0]) {
+	s.forgetOtherHistory(wal.Lineage{SystemID: "1", Timeline: 2})
+	if s.partial.covers(&rows[0]) {
 		t.Error("it covers a row of another history")
 	}
-	if again() != 2 || m.isolated != 0 {
+	if again() != 2 || s.isolated != 0 {
 		t.Error("a row that was counted, or a transaction that was taken apart, is one of another history")
 	}
 }
@@ -40,9 +40,9 @@ func TestForked_TellsWhetherDeliveredRowsAreLost(t *testing.T) {
 		told, fork wal.LSN
 		lost       int64
 	}{{told: 119, fork: 120}, {told: 120, fork: 120}, {told: 121, fork: 120, lost: 1}} {
-		m := memory(Config{})
-		m.logForked(resume.Known{Origin: wal.Origin{SystemID: "7", Timeline: 1}, Reported: c.told}, wal.Origin{SystemID: "7", Timeline: 2}, wal.Fork{Timeline: 1, At: c.fork})
-		if got := m.monitor.LostForks.Load(); got != c.lost {
+		s := shared(Config{})
+		s.logForked(resume.Known{Origin: wal.Origin{SystemID: "7", Timeline: 1}, Reported: c.told}, wal.Origin{SystemID: "7", Timeline: 2}, wal.Fork{Timeline: 1, At: c.fork})
+		if got := s.monitor.LostForks.Load(); got != c.lost {
 			t.Errorf("told %s, fork at %s: %d failovers that lost rows, want %d", c.told, c.fork, got, c.lost)
 		}
 	}
@@ -51,7 +51,7 @@ func TestForked_TellsWhetherDeliveredRowsAreLost(t *testing.T) {
 // A row that is skipped is in no topic, also where one for dead letters is configured.
 func TestAside_NamesTheTopicOfDeadLettersAlone(t *testing.T) {
 	for policy, topic := range map[OnReject]string{StopOnReject: lettersTopic, DeadLetterOnReject: lettersTopic, SkipOnReject: ""} {
-		if got := memory(Config{OnReject: policy, DeadLetterTopic: lettersTopic}).Rejected.Topic; got != topic {
+		if got := shared(Config{OnReject: policy, DeadLetterTopic: lettersTopic}).Rejected.Topic; got != topic {
 			t.Errorf("%s: topic %q, want %q", policy, got, topic)
 		}
 	}
