@@ -3,14 +3,13 @@ package audit
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/selection"
 )
 
 // Options say which rows are audited, and how.
@@ -75,10 +74,10 @@ func (o *Options) parse(settings *relay.Config) (p *parsed, err error) {
 			return nil, usage("--dir: %s is no directory", o.Dir)
 		}
 	}
-	if p.tables, err = Tables(settings, o.Table, o.Where != "" || o.By != "" || len(o.Order) > 0); err != nil {
+	if p.tables, err = selectTables(settings, o.Table, o.Where != "" || o.By != "" || len(o.Order) > 0); err != nil {
 		return nil, err
 	}
-	if p.since, p.until, err = Between(o.Since, o.Until); err != nil {
+	if p.since, p.until, err = selection.Between(o.Since, o.Until); err != nil {
 		return nil, err
 	}
 	if o.Sample != "" {
@@ -91,51 +90,14 @@ func (o *Options) parse(settings *relay.Config) (p *parsed, err error) {
 	return p, nil
 }
 
-// Tables returns the indexes of the selected tables; one reports whether the options apply to a single table.
-func Tables(settings *relay.Config, name string, one bool) ([]int, error) {
+// selectTables gives the indexes of the tables that are audited. one: the options apply to one table.
+func selectTables(settings *relay.Config, name string, one bool) ([]int, error) {
 	tables := settings.Replication.Tables
 	switch {
 	case len(tables) == 0:
 		return nil, usage("the configuration has no table: logical messages leave none behind")
 	case name == "" && one && len(tables) > 1:
 		return nil, usage("the configuration has %d tables, and the conditions are about one: name it with --table", len(tables))
-	case name == "":
-		all := make([]int, len(tables))
-		for i := range all {
-			all[i] = i
-		}
-		return all, nil
 	}
-	named, err := wal.ParseTable(name)
-	if err != nil {
-		return nil, usage("--table: %w", err)
-	}
-	i := slices.Index(tables, named)
-	if i < 0 {
-		list := make([]string, len(tables))
-		for n, t := range tables {
-			list[n] = t.String()
-		}
-		return nil, usage("--table %s is not configured; allowed: %s", named, strings.Join(list, ", "))
-	}
-	return []int{i}, nil
-}
-
-// Between reads the two ends of a time; an empty one is open.
-func Between(since, until string) (from, to time.Time, err error) {
-	for _, end := range []struct {
-		flag, text string
-		at         *time.Time
-	}{{"--since", since, &from}, {"--until", until, &to}} {
-		if end.text == "" {
-			continue
-		}
-		if *end.at, err = time.Parse(time.RFC3339, end.text); err != nil {
-			return from, to, usage("%s %q is not allowed; allowed: a time with its zone, such as 2026-01-31T00:00:00Z or 2026-01-31T00:00:00+01:00", end.flag, end.text)
-		}
-	}
-	if since != "" && until != "" && !from.Before(to) {
-		return from, to, usage("--since %s is not before --until %s", since, until)
-	}
-	return from, to, nil
+	return selection.Tables(tables, name)
 }

@@ -4,14 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/selection"
 )
 
 // Options say which rows are sent, and what the operator accepts.
@@ -64,26 +63,8 @@ func (o *Options) check(settings *relay.Config) ([]int, error) {
 		return nil, usage("relay.park_key with postgres.shards: the keys that the backfill parks would belong to no shard; set relay.park_key: false until the backfill is complete")
 	case o.Table == "" && len(tables) > 1 && (o.Where != "" || len(o.Order) > 0):
 		return nil, usage("--where and --order need --table: they apply to one table")
-	case o.Table == "":
-		all := make([]int, len(tables))
-		for i := range all {
-			all[i] = i
-		}
-		return all, nil
 	}
-	named, err := wal.ParseTable(o.Table)
-	if err != nil {
-		return nil, &advice.Usage{Err: fmt.Errorf("--table: %w", err)}
-	}
-	i := slices.Index(tables, named)
-	if i < 0 {
-		list := make([]string, len(tables))
-		for n, t := range tables {
-			list[n] = t.String()
-		}
-		return nil, usage("--table %s is not configured; allowed: %s", named, strings.Join(list, ", "))
-	}
-	return []int{i}, nil
+	return selection.Tables(tables, o.Table)
 }
 
 // choice is which rows of one table are sent.

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/router/resolve"
+	"github.com/cdc-relay/cdc-relay/selection"
 )
 
 // ReplayOptions say which rows are sent again, and how. Rows meet all conditions that are given.
@@ -66,17 +67,11 @@ func (o *ReplayOptions) check(settings *relay.Config) (index int, err error) {
 			return 0, usage("--to-topic: %w", err)
 		}
 	}
-	if o.Table == "" {
-		return 0, nil
-	}
-	named, err := wal.ParseTable(o.Table)
+	named, err := selection.Tables(tables, o.Table)
 	if err != nil {
-		return 0, usage("--table: %w", err)
+		return 0, err
 	}
-	if index = slices.Index(tables, named); index < 0 {
-		return 0, usage("--table %s is not configured", named)
-	}
-	return index, nil
+	return named[0], nil // the only one without a name
 }
 
 // keyFacts are the columns of a row's id and key, as far as SQL can compare them.

@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"ways":       {},
 	"docs":       {"wording"}, // the runbook, embedded
 	"frame":      {"relay/status", "ways", "wording"},
+	"selection":  {"advice", "replication/wal"},
 
 	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
 	"replication/wal":      {},
@@ -126,14 +127,14 @@ var arrows = map[string][]string{
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
-	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/resolve", "router/schemas", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
+	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/resolve", "router/schemas", "selection", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router/record", "router/resolve", "setup", "sink/topics", "wording"},
 
 	"audit/match": {"router/record"},
-	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "router/resolve", "sink", "sink/topics", "wording"},
+	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "router/resolve", "selection", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/overtaken", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "figures", "frame", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "sink/broker", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/overtaken", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "figures", "frame", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "selection", "setup", "sink", "sink/broker", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 
@@ -273,7 +274,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"figures", "ways", "docs", "audit/match", "backfill/progress", "checkpoint", "config/document", "proof", "relay/resume", "relay/retry", "replication/wal", "replication/pgoutput", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"figures", "ways", "docs", "audit/match", "backfill/progress", "checkpoint", "config/document", "proof", "relay/resume", "relay/retry", "replication/wal", "replication/pgoutput", "selection", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	found := map[string]bool{}

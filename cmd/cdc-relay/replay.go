@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/audit"
 	"github.com/cdc-relay/cdc-relay/backfill"
+	"github.com/cdc-relay/cdc-relay/selection"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
@@ -51,7 +51,7 @@ Exit codes: 0 sent, or the plan is printed; 1 not finished, or rows could not be
 			if !out.JSON {
 				a.warn(cfg)
 			}
-			if o.Since, o.Until, err = audit.Between(since, until); err != nil {
+			if o.Since, o.Until, err = selection.Between(since, until); err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("ids") {
