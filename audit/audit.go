@@ -10,7 +10,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/audit/match"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
@@ -188,9 +188,9 @@ func (w *work) fence(ctx context.Context) error {
 			Err: errors.New("two connections led to two servers, or to one before and after a failover"), Hint: "run it again",
 		}
 	}
-	cfg := proof.Config{Wait: max(w.Wait, time.Millisecond), Positions: checkpoint.Promises}
+	cfg := proof.Config{Wait: max(w.Wait, time.Millisecond), Positions: stored.Promises}
 	if w.settings.Guarantee == relay.ExactlyOnce {
-		cfg.Positions = checkpoint.Checkpoints
+		cfg.Positions = stored.Checkpoints
 	}
 	for _, shard := range w.settings.Replication.Shards() {
 		cfg.Slots = append(cfg.Slots, shard.Slot)
@@ -205,7 +205,7 @@ func (w *work) fence(ctx context.Context) error {
 
 // origins finds the tables of which nobody recorded what happened to the rows before the slots.
 func (w *work) origins(ctx context.Context, cfg proof.Config, here wal.Origin, slots []proof.Slot) error {
-	known := &proof.Kept{Here: here, Before: make(map[string]checkpoint.BeforeSlot)}
+	known := &proof.Kept{Here: here, Before: make(map[string]stored.BeforeSlot)}
 	values := make(map[string]map[string][]byte)
 	if w.settings.KeepsPositions() {
 		ledger, err := topics.NewLedger(w.settings.Kafka.Connection, w.settings.CheckpointTopic)
@@ -216,7 +216,7 @@ func (w *work) origins(ctx context.Context, cfg proof.Config, here wal.Origin, s
 		within, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(slots)))
 		defer cancel()
 		for _, slot := range slots {
-			if values[slot.Name], err = ledger.Read(within, checkpoint.BeforeSlotSuffix(here.SystemID, slot.Name)); err != nil {
+			if values[slot.Name], err = ledger.Read(within, stored.BeforeSlotSuffix(here.SystemID, slot.Name)); err != nil {
 				return err
 			}
 		}
@@ -225,8 +225,8 @@ func (w *work) origins(ctx context.Context, cfg proof.Config, here wal.Origin, s
 		cfg.Table = s.OID
 		clear(known.Before)
 		for _, slot := range slots {
-			value := values[slot.Name][checkpoint.BeforeSlotKey(here.SystemID, slot.Name, s.OID)]
-			if rec, err := checkpoint.ParseBeforeSlot(value); value != nil && err == nil {
+			value := values[slot.Name][stored.BeforeSlotKey(here.SystemID, slot.Name, s.OID)]
+			if rec, err := stored.ParseBeforeSlot(value); value != nil && err == nil {
 				known.Before[slot.Name] = rec
 			}
 			s.facts.BeforeUnknown = s.facts.BeforeUnknown || cfg.Before(known, slot.Name, slot.Confirmed) != nil

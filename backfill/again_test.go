@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -146,13 +146,13 @@ func TestBackfill_KnowsOnlyOfRowsThatItSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		column string
 		where  string
-		want   checkpoint.Before
+		want   stored.Before
 	}{
-		"all":                {"", "", checkpoint.BeforeSent},
-		"a condition":        {"", "id > 1", checkpoint.BeforeUnknown},
-		"published":          {"published_at timestamptz", "", checkpoint.BeforeSent},
-		"another condition":  {"published_at timestamptz", "id > 1", checkpoint.BeforeUnknown},
-		"a status, may fail": {"status text DEFAULT 'pending'", "", checkpoint.BeforeUnknown},
+		"all":                {"", "", stored.BeforeSent},
+		"a condition":        {"", "id > 1", stored.BeforeUnknown},
+		"published":          {"published_at timestamptz", "", stored.BeforeSent},
+		"another condition":  {"published_at timestamptz", "id > 1", stored.BeforeUnknown},
+		"a status, may fail": {"status text DEFAULT 'pending'", "", stored.BeforeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,11 +170,11 @@ func TestBackfill_KnowsOnlyOfRowsThatItSent(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer ledger.Close()
-			value, err := ledger.Committed(t.Context(), checkpoint.BeforeSlotKey(system, s.slot, uint32(oid)))
+			value, err := ledger.Committed(t.Context(), stored.BeforeSlotKey(system, s.slot, uint32(oid)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if rec, err := checkpoint.ParseBeforeSlot(value); err != nil || rec.Before != c.want {
+			if rec, err := stored.ParseBeforeSlot(value); err != nil || rec.Before != c.want {
 				t.Errorf("%v, %v; want %s", rec.Before, err, c.want)
 			}
 		})
@@ -230,7 +230,7 @@ func (s *scene) forget(t *testing.T, id int) {
 		t.Fatal(err)
 	}
 	defer ledger.Close()
-	value, err := ledger.Committed(t.Context(), checkpoint.BackfillKey(system, s.slot))
+	value, err := ledger.Committed(t.Context(), stored.BackfillKey(system, s.slot))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func (s *scene) forget(t *testing.T, id int) {
 	text := strconv.Itoa(id)
 	p.Rows = uint64(id)
 	p.Done[len(p.Done)-1] = &text
-	if err := ledger.Write(t.Context(), checkpoint.BackfillKey(system, s.slot), p.Encode()); err != nil {
+	if err := ledger.Write(t.Context(), stored.BackfillKey(system, s.slot), p.Encode()); err != nil {
 		t.Fatal(err)
 	}
 }

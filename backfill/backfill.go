@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
@@ -162,7 +162,7 @@ func (b *Backfill) remembered(ctx context.Context, s *progress.State) error {
 	within, cancel := context.WithTimeout(ctx, time.Minute) // a killed producer's transaction hides what follows it
 	defer cancel()
 	slot := baseSlot(b.Settings.Replication)
-	value, err := ledger.Committed(within, checkpoint.BackfillKey(s.System, slot))
+	value, err := ledger.Committed(within, stored.BackfillKey(s.System, slot))
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == fault.ReasonCheckpointTopic {
 		return nil // it is still to be made, or Prepare says what is wrong with it
 	}

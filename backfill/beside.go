@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
@@ -170,7 +170,7 @@ func (w *work) besideBefore(ctx context.Context) (complete bool, err error) {
 	}
 	within, cancel := context.WithTimeout(ctx, time.Minute) // a killed producer's transaction hides what follows it
 	defer cancel()
-	value, err := w.ledger.Committed(within, checkpoint.BackfillKey(w.holder.Origin().SystemID, w.besideSlot()))
+	value, err := w.ledger.Committed(within, stored.BackfillKey(w.holder.Origin().SystemID, w.besideSlot()))
 	if err != nil || value == nil {
 		return false, err
 	}
@@ -259,11 +259,11 @@ func (w *work) besidePoint(ctx context.Context) (wal.LSN, error) {
 	defer cancel()
 	var point wal.LSN
 	for _, shard := range w.settings.Replication.Shards() {
-		value, err := w.ledger.Committed(within, checkpoint.BeforeSlotKey(w.holder.Origin().SystemID, shard.Slot, w.tables[0].OID))
+		value, err := w.ledger.Committed(within, stored.BeforeSlotKey(w.holder.Origin().SystemID, shard.Slot, w.tables[0].OID))
 		if err != nil {
 			return 0, err
 		}
-		rec, err := checkpoint.ParseBeforeSlot(value)
+		rec, err := stored.ParseBeforeSlot(value)
 		if value == nil || err != nil || rec.Point == 0 {
 			return first, nil
 		}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
@@ -235,7 +235,7 @@ func (w *work) resumeReplay(ctx context.Context, origin wal.Origin, slot string)
 	if w.ledger == nil {
 		return usage("--resume: the configuration keeps no positions in Kafka (relay.detect_moved_slot)")
 	}
-	value, err := w.ledger.Committed(ctx, checkpoint.ReplayKey(w.replay.run, origin.SystemID, slot))
+	value, err := w.ledger.Committed(ctx, stored.ReplayKey(w.replay.run, origin.SystemID, slot))
 	if err != nil {
 		return err
 	}

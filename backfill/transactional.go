@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -72,7 +72,7 @@ func (t *transactional) Open(ctx context.Context, h sink.Holder) ([]byte, error)
 		return blocked(errors.New("another backfill has written its progress; run the command again"))
 	}
 	t.w.track.Begin(p.Place)
-	rec := checkpoint.Record{
+	rec := stored.Position{
 		System: p.System, Timeline: p.Timeline, Slot: p.Slot, Publication: t.w.settings.Replication.Publication, Relay: t.w.settings.Version,
 		End: progress.Position(p.Rows),
 	}
@@ -87,7 +87,7 @@ func (t *transactional) Send(ctx context.Context, records []record.Record, done 
 
 // SetPosition puts the place in the position's stead.
 func (t *transactional) SetPosition(m sink.Position) {
-	rec, err := checkpoint.ParseRecord(m.Value)
+	rec, err := stored.ParsePosition(m.Value)
 	if err == nil {
 		place, ok := t.w.track.At(progress.RowsBefore(rec.End))
 		if ok {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
@@ -204,7 +204,7 @@ func (w *work) fenceWriters(ctx context.Context, p *progress.Progress) (*progres
 		_ = tx.Close(ending)
 	}()
 	value, err := tx.Open(ctx, sink.Holder{
-		ID: checkpoint.TransactionalID(p.System, p.Slot), Key: w.key(p), Lost: func(error) {},
+		ID: stored.TransactionalID(p.System, p.Slot), Key: w.key(p), Lost: func(error) {},
 	})
 	if err != nil {
 		return nil, err
@@ -363,9 +363,9 @@ func (w *work) writeProgress(ctx context.Context, p *progress.Progress) error {
 // key is where the topic has the progress.
 func (w *work) key(p *progress.Progress) string {
 	if w.replay != nil && w.replay.beside == nil {
-		return checkpoint.ReplayKey(p.Run, p.System, p.Slot)
+		return stored.ReplayKey(p.Run, p.System, p.Slot)
 	}
-	return checkpoint.BackfillKey(p.System, p.Slot)
+	return stored.BackfillKey(p.System, p.Slot)
 }
 
 // write writes the present place. With exactly-once the transactions do.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -93,7 +93,7 @@ func (d *checker) kafka(ctx context.Context) {
 	if d.settings.KeepsPositions() {
 		prefix := ""
 		if d.settings.Guarantee == relay.ExactlyOnce {
-			prefix = checkpoint.TransactionalPrefix
+			prefix = stored.TransactionalPrefix
 		}
 		d.findings = append(d.findings, topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix)...)
 	}

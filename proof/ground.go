@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -27,7 +27,7 @@ type Kept struct {
 
 	// Before is, by slot, what is known of the table's rows before the slot. It is read
 	// together with Delivered, or after it.
-	Before map[string]checkpoint.BeforeSlot
+	Before map[string]stored.BeforeSlot
 }
 
 func pause(reason, subject, hint, cause string, args ...any) error {

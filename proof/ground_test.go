@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -81,17 +81,17 @@ func TestSlotsUsable_NamesTheOneThatIsFurthestBehind(t *testing.T) {
 
 // Whatever does not fit what the brokers keep is a reason to do nothing.
 func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
-	cfg := Config{Table: 7, Slots: []string{"a", "b"}, Others: []string{"else"}, Positions: checkpoint.Promises}
+	cfg := Config{Table: 7, Slots: []string{"a", "b"}, Others: []string{"else"}, Positions: stored.Promises}
 	slots := []Slot{{Name: "a", Confirmed: 100}, {Name: "b", Confirmed: 90}, {Name: "else", Confirmed: 1000}}
 	here := wal.Origin{SystemID: "1", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
 	sound := func() *Kept {
-		kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 100, "b": 95}, Before: map[string]checkpoint.BeforeSlot{}}
+		kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 100, "b": 95}, Before: map[string]stored.BeforeSlot{}}
 		for _, name := range cfg.Slots {
-			kept.Before[name] = checkpoint.BeforeSlot{System: "1", Timeline: 1, Slot: name, OID: 7, Before: checkpoint.BeforeNone, Point: 50, Positions: checkpoint.Promises, At: time.Unix(0, 0)}
+			kept.Before[name] = stored.BeforeSlot{System: "1", Timeline: 1, Slot: name, OID: 7, Before: stored.BeforeNone, Point: 50, Positions: stored.Promises, At: time.Unix(0, 0)}
 		}
 		return kept
 	}
-	record := func(change func(*checkpoint.BeforeSlot)) func(*Kept) {
+	record := func(change func(*stored.BeforeSlot)) func(*Kept) {
 		return func(k *Kept) {
 			b := k.Before["b"]
 			change(&b)
@@ -110,14 +110,14 @@ func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 		"a slot that is ahead":      {func(k *Kept) { k.Delivered["b"] = 89 }, fault.ReasonSlotMoved},
 		"a slot without a position": {func(k *Kept) { delete(k.Delivered, "a") }, fault.ReasonBeforeSlotUnknown},
 		"a slot without a record":   {func(k *Kept) { delete(k.Before, "a") }, fault.ReasonBeforeSlotUnknown},
-		"rows that nobody sent":     {record(func(b *checkpoint.BeforeSlot) { b.Before = checkpoint.BeforeUnknown }), fault.ReasonBeforeSlotUnknown},
-		"another table":             {record(func(b *checkpoint.BeforeSlot) { b.OID = 8 }), fault.ReasonBeforeSlotUnknown},
-		"another slot":              {record(func(b *checkpoint.BeforeSlot) { b.Slot = "a" }), fault.ReasonBeforeSlotUnknown},
-		"a record of elsewhere":     {record(func(b *checkpoint.BeforeSlot) { b.System = "2" }), fault.ReasonBeforeSlotUnknown},
-		"another kind of positions": {record(func(b *checkpoint.BeforeSlot) { b.Positions = checkpoint.Checkpoints }), fault.ReasonBeforeSlotUnknown},
-		"a slot from before it":     {record(func(b *checkpoint.BeforeSlot) { b.Timeline, b.Point = 3, 91 }), fault.ReasonBeforeSlotUnknown},
-		"behind the first fork":     {record(func(b *checkpoint.BeforeSlot) { b.Point = 51 }), fault.ReasonBeforeSlotUnknown},
-		"a timeline to come":        {record(func(b *checkpoint.BeforeSlot) { b.Timeline = 4 }), fault.ReasonBeforeSlotUnknown},
+		"rows that nobody sent":     {record(func(b *stored.BeforeSlot) { b.Before = stored.BeforeUnknown }), fault.ReasonBeforeSlotUnknown},
+		"another table":             {record(func(b *stored.BeforeSlot) { b.OID = 8 }), fault.ReasonBeforeSlotUnknown},
+		"another slot":              {record(func(b *stored.BeforeSlot) { b.Slot = "a" }), fault.ReasonBeforeSlotUnknown},
+		"a record of elsewhere":     {record(func(b *stored.BeforeSlot) { b.System = "2" }), fault.ReasonBeforeSlotUnknown},
+		"another kind of positions": {record(func(b *stored.BeforeSlot) { b.Positions = stored.Checkpoints }), fault.ReasonBeforeSlotUnknown},
+		"a slot from before it":     {record(func(b *stored.BeforeSlot) { b.Timeline, b.Point = 3, 91 }), fault.ReasonBeforeSlotUnknown},
+		"behind the first fork":     {record(func(b *stored.BeforeSlot) { b.Point = 51 }), fault.ReasonBeforeSlotUnknown},
+		"a timeline to come":        {record(func(b *stored.BeforeSlot) { b.Timeline = 4 }), fault.ReasonBeforeSlotUnknown},
 	} {
 		kept := sound()
 		tt.spoil(kept)
@@ -130,12 +130,12 @@ func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 
 // The timeline of the record's point is one that the server's history left behind the point.
 func TestGround_TakesARecordOfATimelineBefore(t *testing.T) {
-	cfg := Config{Table: 7, Slots: []string{"a"}, Positions: checkpoint.Checkpoints}
+	cfg := Config{Table: 7, Slots: []string{"a"}, Positions: stored.Checkpoints}
 	here := wal.Origin{SystemID: "1", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
 	for timeline, points := range map[int32]map[wal.LSN]bool{1: {50: true, 51: false}, 2: {70: true, 71: false}, 3: {90: true, 91: false}} {
 		for point, want := range points {
-			kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 90}, Before: map[string]checkpoint.BeforeSlot{
-				"a": {System: "1", Timeline: timeline, Slot: "a", OID: 7, Before: checkpoint.BeforeSent, Point: point, Positions: checkpoint.Checkpoints},
+			kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 90}, Before: map[string]stored.BeforeSlot{
+				"a": {System: "1", Timeline: timeline, Slot: "a", OID: 7, Before: stored.BeforeSent, Point: point, Positions: stored.Checkpoints},
 			}}
 			if err := cfg.ground(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept); (err == nil) != want {
 				t.Errorf("%s on timeline %d: %v", point, timeline, err)

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -61,14 +61,14 @@ func (p *part) Release() { p.released++; p.did = append(p.did, "release") }
 type keptRecords struct {
 	part    *part
 	waiting Waiting
-	before  checkpoint.Before
+	before  stored.Before
 }
 
 func (k *keptRecords) Kept(context.Context, []Slot) (*Kept, error) {
 	k.part.did = append(k.part.did, "kept")
 	origin := wal.Origin{SystemID: "1", Timeline: 1}
-	return &Kept{Here: origin, Delivered: map[string]wal.LSN{"a": 1000}, Before: map[string]checkpoint.BeforeSlot{
-		"a": {System: "1", Timeline: 1, Slot: "a", OID: 7, Before: k.before, Point: 1, Positions: checkpoint.Promises},
+	return &Kept{Here: origin, Delivered: map[string]wal.LSN{"a": 1000}, Before: map[string]stored.BeforeSlot{
+		"a": {System: "1", Timeline: 1, Slot: "a", OID: 7, Before: k.before, Point: 1, Positions: stored.Promises},
 	}}, nil
 }
 
@@ -80,7 +80,7 @@ func (k *keptRecords) Waiting(context.Context) (Waiting, error) {
 func remove(t *testing.T, p *part, k keptRecords) (held bool, steps string, err error) {
 	t.Helper()
 	k.part = p
-	held, err = New(Config{Table: 7, Slots: []string{"a"}, Positions: checkpoint.Promises}, &k).Remove(t.Context(), p)
+	held, err = New(Config{Table: 7, Slots: []string{"a"}, Positions: stored.Promises}, &k).Remove(t.Context(), p)
 	return held, strings.Join(slices.Compact(p.did), " "), err
 }
 
@@ -88,7 +88,7 @@ func remove(t *testing.T, p *part, k keptRecords) (held bool, steps string, err 
 // and nothing is removed before.
 func TestRemove_ProvesBehindTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		held, steps, err := remove(t, &part{}, keptRecords{before: checkpoint.BeforeNone})
+		held, steps, err := remove(t, &part{}, keptRecords{before: stored.BeforeNone})
 		if want := "fence slots lock fence slots kept letters holds remove release"; held || err != nil || steps != want {
 			t.Errorf("%t, %v: %s, want %s", held, err, steps, want)
 		}
@@ -104,12 +104,12 @@ func TestRemove_KeepsThePartition(t *testing.T) {
 		steps  string
 		within time.Duration
 	}{
-		"a letter waits":            {part{holds: true}, keptRecords{before: checkpoint.BeforeNone}, "", true, "fence slots lock fence slots kept letters holds release", time.Second},
-		"letters could not be held": {part{}, keptRecords{before: checkpoint.BeforeNone, waiting: Waiting{Full: true}}, fault.ReasonDeadLettersFull, false, "fence slots lock fence slots kept letters release", time.Second},
-		"rows before the slot":      {part{}, keptRecords{before: checkpoint.BeforeUnknown}, fault.ReasonBeforeSlotUnknown, false, "fence slots lock fence slots kept release", time.Second},
-		"the slot is behind":        {part{stays: 5}, keptRecords{before: checkpoint.BeforeNone}, fault.ReasonSlotBehind, false, "fence slots nudge slots", defaultWait + time.Second},
-		"it stops behind the lock":  {part{stays: 15}, keptRecords{before: checkpoint.BeforeNone}, fault.ReasonPartitionBusy, false, "fence slots lock fence slots nudge slots release", lockedWait + time.Second},
-		"its writers go on":         {part{lockFails: &fault.Error{Reason: fault.ReasonPartitionBusy}}, keptRecords{before: checkpoint.BeforeNone}, fault.ReasonPartitionBusy, false, "fence slots lock release", time.Second},
+		"a letter waits":            {part{holds: true}, keptRecords{before: stored.BeforeNone}, "", true, "fence slots lock fence slots kept letters holds release", time.Second},
+		"letters could not be held": {part{}, keptRecords{before: stored.BeforeNone, waiting: Waiting{Full: true}}, fault.ReasonDeadLettersFull, false, "fence slots lock fence slots kept letters release", time.Second},
+		"rows before the slot":      {part{}, keptRecords{before: stored.BeforeUnknown}, fault.ReasonBeforeSlotUnknown, false, "fence slots lock fence slots kept release", time.Second},
+		"the slot is behind":        {part{stays: 5}, keptRecords{before: stored.BeforeNone}, fault.ReasonSlotBehind, false, "fence slots nudge slots", defaultWait + time.Second},
+		"it stops behind the lock":  {part{stays: 15}, keptRecords{before: stored.BeforeNone}, fault.ReasonPartitionBusy, false, "fence slots lock fence slots nudge slots release", lockedWait + time.Second},
+		"its writers go on":         {part{lockFails: &fault.Error{Reason: fault.ReasonPartitionBusy}}, keptRecords{before: stored.BeforeNone}, fault.ReasonPartitionBusy, false, "fence slots lock release", time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -47,16 +47,16 @@ type Records interface {
 
 // Config is about one table.
 type Config struct {
-	Table     uint32          // OID, of a partitioned table that of its root
-	Slots     []string        // of the configuration: one, or that of each shard
-	Others    []string        // slots of other pipelines on the table; their positions are believed
-	Positions checkpoint.Kind // that the relay keeps
+	Table     uint32      // OID, of a partitioned table that of its root
+	Slots     []string    // of the configuration: one, or that of each shard
+	Others    []string    // slots of other pipelines on the table; their positions are believed
+	Positions stored.Kind // that the relay keeps
 
 	// Skipped: rows that were rejected are left out (relay.on_reject: skip), and nobody knows
 	// which. They are taken for delivered when SkippedAreDelivered. That rows were left out
 	// under an earlier configuration shows nowhere, nor that the relay ran for a while without
 	// this table: whoever uses a Prover takes the record of what lies before the slot back then
-	// (checkpoint.BeforeUnknown).
+	// (stored.BeforeUnknown).
 	Skipped             bool
 	SkippedAreDelivered bool
 

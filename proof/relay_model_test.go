@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -36,7 +36,7 @@ func (s *slot) crash(end wal.LSN) {
 // topic is the checkpoint topic.
 type topic struct {
 	positions map[string]placed
-	before    map[string]checkpoint.BeforeSlot
+	before    map[string]stored.BeforeSlot
 }
 
 type placed struct {
@@ -153,10 +153,10 @@ func (w *world) known() (list []*event) {
 }
 
 // setBefore writes what lies before a slot.
-func (w *world) setBefore(s *slot, before checkpoint.Before, point wal.LSN) {
+func (w *world) setBefore(s *slot, before stored.Before, point wal.LSN) {
 	w.say("before %s: %s", s.name, before)
-	w.topic.before[s.name] = checkpoint.BeforeSlot{
-		System: systemID, Timeline: w.line.Timeline, Slot: s.name, OID: tableOID, Before: before, Point: point, Positions: checkpoint.Promises, At: time.Unix(0, 0),
+	w.topic.before[s.name] = stored.BeforeSlot{
+		System: systemID, Timeline: w.line.Timeline, Slot: s.name, OID: tableOID, Before: before, Point: point, Positions: stored.Promises, At: time.Unix(0, 0),
 	}
 }
 
@@ -182,7 +182,7 @@ func (w *world) setup(s *slot) {
 func (w *world) steps(s *slot) []func() bool {
 	w.say("setup makes %s", s.name)
 	var point wal.LSN
-	unknown := func() bool { w.setBefore(s, checkpoint.BeforeUnknown, point); return true }
+	unknown := func() bool { w.setBefore(s, stored.BeforeUnknown, point); return true }
 	position := func() bool { w.topic.positions[s.name] = placed{point, w.line.Timeline}; return true }
 	if w.bug.forgetsFirst {
 		unknown, position = position, unknown
@@ -193,14 +193,14 @@ func (w *world) steps(s *slot) []func() bool {
 		unknown, position,
 		w.afterOpen(func() {
 			if s.exists && !w.anyVisible() {
-				w.setBefore(s, checkpoint.BeforeNone, point)
+				w.setBefore(s, stored.BeforeNone, point)
 			}
 		}),
 	}
 	if w.bug.looksAtOnce {
 		steps[4] = func() bool {
 			if s.exists && !w.anyVisible() {
-				w.setBefore(s, checkpoint.BeforeNone, point)
+				w.setBefore(s, stored.BeforeNone, point)
 			}
 			return true
 		}
@@ -231,7 +231,7 @@ func (w *world) acceptGap(s *slot) {
 		return
 	}
 	w.say("the gap before %s is accepted", s.name)
-	unknown := func() bool { w.setBefore(s, checkpoint.BeforeUnknown, s.confirmed); return true }
+	unknown := func() bool { w.setBefore(s, stored.BeforeUnknown, s.confirmed); return true }
 	forget := func() bool { delete(w.topic.positions, s.name); return true }
 	if w.bug.forgetsFirst {
 		unknown, forget = forget, unknown
@@ -261,7 +261,7 @@ func (w *world) makeGood(s *slot) {
 			v.event.sent = true
 		}
 	}
-	w.setBefore(s, checkpoint.BeforeSent, s.confirmed)
+	w.setBefore(s, stored.BeforeSent, s.confirmed)
 }
 
 func (w *world) byHand(s *slot) {

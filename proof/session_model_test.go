@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -297,7 +297,7 @@ func (b brokers) Kept(_ context.Context, slots []Slot) (*Kept, error) {
 	}
 	for name, rec := range kept.Before {
 		if w.bug.ignoresBefore {
-			rec.Before = checkpoint.BeforeNone
+			rec.Before = stored.BeforeNone
 		}
 		kept.Before[name] = rec
 	}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -106,7 +106,7 @@ func run(t *testing.T, seed uint64, planted bug, loud bool, all *tally) *world {
 	w := &world{
 		random: rand.New(rand.NewPCG(seed, 1)), loud: loud, bug: planted,
 		next: 3, completed: 2, line: wal.Origin{SystemID: systemID, Timeline: 1}, heap: map[TID]*version{},
-		topic: topic{positions: map[string]placed{}, before: map[string]checkpoint.BeforeSlot{}},
+		topic: topic{positions: map[string]placed{}, before: map[string]stored.BeforeSlot{}},
 	}
 	synctest.Test(t, func(t *testing.T) { w.live(t, all) })
 	return w
@@ -115,7 +115,7 @@ func run(t *testing.T, seed uint64, planted bug, loud bool, all *tally) *world {
 // live is one seed: some time in which everything happens, and then a quiet end.
 func (w *world) live(t *testing.T, all *tally) {
 	w.found()
-	cfg := Config{Table: tableOID, Positions: checkpoint.Promises, Wait: 3 * time.Second, NudgeAfter: time.Second, Skipped: w.skips && !w.bug.ignoresSkipped}
+	cfg := Config{Table: tableOID, Positions: stored.Promises, Wait: 3 * time.Second, NudgeAfter: time.Second, Skipped: w.skips && !w.bug.ignoresSkipped}
 	for _, s := range w.slots {
 		if len(cfg.Slots) == 0 || !w.bug.firstSlotOnly {
 			cfg.Slots = append(cfg.Slots, s.name)
@@ -162,9 +162,9 @@ func (w *world) found() {
 		}
 		return
 	}
-	before := checkpoint.BeforeNone
+	before := stored.BeforeNone
 	if w.chance(15) {
-		before = checkpoint.BeforeUnknown
+		before = stored.BeforeUnknown
 		old := w.begin()
 		for range 3 {
 			w.insert(old, w.newEvent(old))

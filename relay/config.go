@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
@@ -128,14 +128,14 @@ func (c Config) WithDefaults() Config {
 
 // ConfirmedUpTo returns the position up to which a relay that starts now takes everything to
 // be delivered, or why it does not stream. start is the slot's position. found are the
-// values that the checkpoint topic has of the slot, by key: that of checkpoint.Key with
-// ExactlyOnce, else those that end with checkpoint.PromiseSuffix. Read the slot before the
+// values that the checkpoint topic has of the slot, by key: that of stored.Key with
+// ExactlyOnce, else those that end with stored.PromiseSuffix. Read the slot before the
 // topic: a relay at work moves the topic first.
 func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
 	cfg := c.WithDefaults()
 	from := cfg.resumeConfig()
 	if cfg.Guarantee == ExactlyOnce {
-		at, err := from.ExactlyOnce(found[checkpoint.Key(origin.SystemID, cfg.Replication.Slot)], nil, origin, start)
+		at, err := from.ExactlyOnce(found[stored.Key(origin.SystemID, cfg.Replication.Slot)], nil, origin, start)
 		return at.Rec.End, err
 	}
 	return from.Promised(found, origin, start)

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 )
@@ -45,7 +45,7 @@ func TestExactly_KnowsTheKeysThatThePredecessorParkedLast(t *testing.T) {
 			if l.position != nil {
 				return
 			}
-			rec := checkpoint.Record{System: "7000", Timeline: 1, Slot: "orders", Publication: "orders", End: 120}
+			rec := stored.Position{System: "7000", Timeline: 1, Slot: "orders", Publication: "orders", End: 120}
 			l.position = rec.Encode()
 			log.mu.Lock()
 			defer log.mu.Unlock()

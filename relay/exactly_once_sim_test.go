@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -603,7 +603,7 @@ func (w *onceWorld) check(trouble map[string]int) {
 	if w.s.confirmed != w.s.wal() {
 		w.t.Errorf("seed %d: confirmed %s of %s two minutes after the last fault", w.seed, w.s.confirmed, w.s.wal())
 	}
-	rec, err := checkpoint.ParseRecord(w.l.position)
+	rec, err := stored.ParsePosition(w.l.position)
 	if err != nil || rec.End < w.s.confirmed {
 		w.t.Errorf("seed %d: the slot is at %s, the checkpoint at %s, %v", w.seed, w.s.confirmed, rec.End, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
@@ -66,7 +66,7 @@ func (l *fakeLedger) highest(t *testing.T) (end wal.LSN) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, value := range l.values {
-		rec, err := checkpoint.ParseRecord(value)
+		rec, err := stored.ParsePosition(value)
 		if err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
@@ -204,8 +204,8 @@ func TestPromise_IsHandedOnAndKeptSmall(t *testing.T) {
 			t.Fatalf("confirmed %s", got)
 		}
 		// What a frozen relay writes late, with a lower position, is no alarm.
-		late := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", End: 105}
-		if err := l.Write(t.Context(), checkpoint.PromiseKey("frozen", "7", "s"), late.Encode()); err != nil {
+		late := stored.Position{System: "7", Timeline: 1, Slot: "s", End: 105}
+		if err := l.Write(t.Context(), stored.PromiseKey("frozen", "7", "s"), late.Encode()); err != nil {
 			t.Fatal(err)
 		}
 		b := guarded(t, l, server)
@@ -232,8 +232,8 @@ func TestPromise_IsOfOneHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 3}
-		rec := checkpoint.Record{System: "7", Timeline: 4, Slot: "s", End: 500}
-		if err := l.Write(t.Context(), checkpoint.PromiseKey("x", "7", "s"), rec.Encode()); err != nil {
+		rec := stored.Position{System: "7", Timeline: 4, Slot: "s", End: 500}
+		if err := l.Write(t.Context(), stored.PromiseKey("x", "7", "s"), rec.Encode()); err != nil {
 			t.Fatal(err)
 		}
 		b := guarded(t, l, server)
@@ -279,8 +279,8 @@ func TestRelay_ADriftTakesBackWhatIsKnownOfTheTable(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLedger()
 				record := func(system, slot string) string {
-					rec := checkpoint.BeforeSlot{System: system, Timeline: 1, Slot: slot, Table: "public.outbox", OID: 5, Before: checkpoint.BeforeNone, Point: 0x64, Positions: checkpoint.Promises, At: time.Unix(1, 0)}
-					key := checkpoint.BeforeSlotKey(system, slot, 5)
+					rec := stored.BeforeSlot{System: system, Timeline: 1, Slot: slot, Table: "public.outbox", OID: 5, Before: stored.BeforeNone, Point: 0x64, Positions: stored.Promises, At: time.Unix(1, 0)}
+					key := stored.BeforeSlotKey(system, slot, 5)
 					l.values[key] = rec.Encode()
 					return key
 				}
@@ -288,7 +288,7 @@ func TestRelay_ADriftTakesBackWhatIsKnownOfTheTable(t *testing.T) {
 				known := func(key string) bool {
 					l.mu.Lock()
 					defer l.mu.Unlock()
-					rec, err := checkpoint.ParseBeforeSlot(l.values[key])
+					rec, err := stored.ParseBeforeSlot(l.values[key])
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -17,7 +17,7 @@ import (
 // check and setup ask this; TestExactlyOnce_ResumesFromWhatIsProven and the tests of promises
 // have the same of a relay that starts.
 func TestConfig_ConfirmedUpTo(t *testing.T) {
-	rec := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
+	rec := stored.Position{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
 	newer := rec
 	newer.Timeline = 2
 	for name, c := range map[string]struct {
@@ -48,10 +48,10 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 					OnReject: relay.DeadLetterOnReject, ParkKey: true, PositionHeaders: true, Router: router.Config{}, Replication: postgres.Config{Slot: "s", Publication: "p"},
 				}
 				known := map[string][]byte{}
-				if key := checkpoint.Key("7", "s"); c.value != nil && guarantee == relay.ExactlyOnce {
+				if key := stored.Key("7", "s"); c.value != nil && guarantee == relay.ExactlyOnce {
 					known[key] = c.value
 				} else if c.value != nil {
-					known[checkpoint.PromiseKey("somebody", "7", "s")] = c.value
+					known[stored.PromiseKey("somebody", "7", "s")] = c.value
 				}
 				end, err := cfg.ConfirmedUpTo(known, origin, c.start)
 				reason := postgres.Reason(err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
@@ -17,13 +17,13 @@ import (
 // are waited for.
 const lookPatience = 30 * time.Second
 
-// before writes what is known of the rows that lie before slots. See checkpoint.BeforeSlot for
+// before writes what is known of the rows that lie before slots. See stored.BeforeSlot for
 // the order in which that and a slot's position are written.
 type before struct {
 	ledger *topics.Ledger
 	origin wal.Origin
 	cfg    postgres.Config
-	kind   checkpoint.Kind
+	kind   stored.Kind
 	tables []provision.TableState
 
 	version string               // of the program
@@ -31,9 +31,9 @@ type before struct {
 }
 
 func newBefore(ctx context.Context, s *Setup, ledger *topics.Ledger, origin wal.Origin) (*before, error) {
-	b := &before{ledger: ledger, origin: origin, cfg: s.settings.Replication, kind: checkpoint.Promises, version: s.version}
+	b := &before{ledger: ledger, origin: origin, cfg: s.settings.Replication, kind: stored.Promises, version: s.version}
 	if s.settings.Guarantee == relay.ExactlyOnce {
-		b.kind = checkpoint.Checkpoints
+		b.kind = stored.Checkpoints
 	}
 	var err error
 	b.tables, err = provision.ReadTables(ctx, b.cfg)
@@ -44,7 +44,7 @@ func newBefore(ctx context.Context, s *Setup, ledger *topics.Ledger, origin wal.
 // before positions are forgotten.
 func (b *before) unknown(ctx context.Context, slot string, point wal.LSN) error {
 	for _, table := range b.tables {
-		if err := b.write(ctx, slot, point, &table, checkpoint.BeforeUnknown); err != nil {
+		if err := b.write(ctx, slot, point, &table, stored.BeforeUnknown); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (b *before) empty(ctx context.Context) error {
 			if !table.Empty {
 				continue
 			}
-			if err := b.write(ctx, slot.Name, slot.Confirmed, &table, checkpoint.BeforeNone); err != nil {
+			if err := b.write(ctx, slot.Name, slot.Confirmed, &table, stored.BeforeNone); err != nil {
 				return err
 			}
 		}
@@ -76,16 +76,16 @@ func (b *before) empty(ctx context.Context) error {
 	return nil
 }
 
-func (b *before) write(ctx context.Context, slot string, point wal.LSN, table *provision.TableState, known checkpoint.Before) error {
+func (b *before) write(ctx context.Context, slot string, point wal.LSN, table *provision.TableState, known stored.Before) error {
 	publication := ""
 	for _, shard := range b.cfg.Shards() {
 		if shard.Slot == slot {
 			publication = shard.Publication
 		}
 	}
-	rec := checkpoint.BeforeSlot{
+	rec := stored.BeforeSlot{
 		System: b.origin.SystemID, Timeline: b.origin.Timeline, Slot: slot, Table: table.Table.String(), OID: table.OID,
 		Before: known, Point: point, Positions: b.kind, Published: table.Published[publication], At: time.Now(), Relay: b.version,
 	}
-	return b.ledger.Write(ctx, checkpoint.BeforeSlotKey(rec.System, slot, rec.OID), rec.Encode())
+	return b.ledger.Write(ctx, stored.BeforeSlotKey(rec.System, slot, rec.OID), rec.Encode())
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
@@ -60,7 +60,7 @@ func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 				s.say("-- would write to topic %s that the rows of %s from before slot %s are delivered", s.settings.CheckpointTopic, table.Table, slot.Name)
 				continue
 			}
-			if err := b.write(ctx, slot.Name, slot.Confirmed, &table, checkpoint.BeforeDeclared); err != nil {
+			if err := b.write(ctx, slot.Name, slot.Confirmed, &table, stored.BeforeDeclared); err != nil {
 				return &advice.Refused{Err: broker.AdviseReachable(err)}
 			}
 			s.say("wrote to topic %s that the rows of %s from before slot %s are delivered", s.settings.CheckpointTopic, table.Table, slot.Name)

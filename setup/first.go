@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -21,7 +21,7 @@ import (
 //     of that name left stays: where a run would refuse the gap between the two, setup makes no slot.
 //  3. With at-least-once it has a key of its own, as each holder's has, and what a relay
 //     goes by is the highest: one that has begun meanwhile is not set back.
-//  4. It is written between two records of what lies before the slot (checkpoint.BeforeSlot):
+//  4. It is written between two records of what lies before the slot (stored.BeforeSlot):
 //     that nothing is known, and then what is.
 //  5. With exactly-once it is written as a relay does, as the holder of the
 //     transactional id, after everything that was committed: never over a relay's own
@@ -137,14 +137,14 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 		f.setup.say("-- topic %s has a checkpoint of slot %s", topic, slot.Name)
 		return nil
 	}
-	rec := checkpoint.Record{
+	rec := stored.Position{
 		System: origin.SystemID, Timeline: origin.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: f.setup.version,
 		End: slot.Confirmed,
 	}
 	if cfg.Guarantee == relay.ExactlyOnce {
 		err = checkpoints.WriteFirst(ctx, f.setup.settings.Replication, cfg, &rec)
 	} else {
-		err = ledger.Write(ctx, checkpoint.PromiseKey(setupHolder, origin.SystemID, slot.Name), rec.Encode())
+		err = ledger.Write(ctx, stored.PromiseKey(setupHolder, origin.SystemID, slot.Name), rec.Encode())
 	}
 	if err != nil {
 		f.warn(slot.Name, err)

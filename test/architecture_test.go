@@ -21,8 +21,11 @@ var arrows = map[string][]string{
 	"wording":    {},
 	"fault":      {"advice", "replication/wal"}, // positions
 	"checkpoint": {"replication/wal"},
+
+	"checkpoint/stored": {"replication/wal"},
+
 	"migrations": {},
-	"proof":      {"checkpoint", "fault", "replication/wal"},
+	"proof":      {"checkpoint/stored", "fault", "replication/wal"},
 	"peer":       {},
 	"tracing":    {},
 	"advice":     {},
@@ -93,9 +96,9 @@ var arrows = map[string][]string{
 	"deadletter":         {"replication/wal", "router", "router/encode", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/waiting": {"deadletter", "router", "sink/broker", "sink/topics"},
 	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router/encode", "router/record", "router/resolve", "router/schemas", "sink/kafka", "wording"},
-	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
-	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
-	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/ending", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "router/schemas", "sink", "tracing"},
+	"relay":              {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay/checkpoints":  {"checkpoint/stored", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
+	"relay/delivery":     {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "relay/ending", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "router/schemas", "sink", "tracing"},
 	"relay/ending":       {"fault", "postgres", "relay/rejected", "relay/status", "sink"},
 	"relay/traces":       {"deadletter", "replication/wal", "router/record", "sink", "tracing"},
 	"tracing/export":     {"tracing"},
@@ -103,8 +106,8 @@ var arrows = map[string][]string{
 	"relay/retry":        {"replication/wal"},
 	"relay/rejected":     {"deadletter", "fault", "relay/status", "replication/wal", "router/record", "sink", "sink/topics"},
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
-	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
-	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
+	"relay/promise":      {"checkpoint/stored", "relay/resume", "replication/wal", "sink"},
+	"relay/resume":       {"checkpoint/stored", "fault", "replication/wal", "sink"},
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"docs", "fault", "figures", "loopback", "relay/status", "tail", "ways"},
 	"tail":               {"replication/wal", "router/record"},
@@ -113,26 +116,26 @@ var arrows = map[string][]string{
 	"config":             {"admin", "advice", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
 	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "sink", "upkeep/records", "wording"},
-	"upkeep/records":     {"advice", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
+	"upkeep/records":     {"advice", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
 	"retention/export":   {},
 
 	"deadletter/overtaken": {"deadletter", "fault", "postgres/catalog", "relay", "replication/wal", "sink", "sink/topics", "wording"},
 
-	"check": {"advice", "checkpoint", "config", "deadletter/overtaken", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "router/resolve", "router/schemas", "sink/broker", "sink/topics", "upkeep", "wording"},
+	"check": {"advice", "checkpoint/stored", "config", "deadletter/overtaken", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "router/resolve", "router/schemas", "sink/broker", "sink/topics", "upkeep", "wording"},
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "router/resolve", "router/schemas", "wording"},
 
-	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "registry", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "router/schemas", "sink", "sink/broker", "sink/topics", "wording"},
+	"setup": {"advice", "checkpoint/stored", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "registry", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "router/schemas", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
-	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
-	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/resolve", "router/schemas", "selection", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
+	"backfill/handover": {"backfill/progress", "checkpoint/stored", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
+	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/resolve", "router/schemas", "selection", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
-	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router/record", "router/resolve", "setup", "sink/topics", "wording"},
+	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router/record", "router/resolve", "setup", "sink/topics", "wording"},
 
 	"audit/match": {"router/record"},
-	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "router/resolve", "selection", "sink", "sink/topics", "wording"},
+	"audit":       {"advice", "audit/match", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "router/resolve", "selection", "sink", "sink/topics", "wording"},
 
 	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/overtaken", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "figures", "frame", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "selection", "setup", "sink", "sink/broker", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
 

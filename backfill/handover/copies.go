@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
@@ -103,7 +103,7 @@ func (h *Copies) lookUpPublications(q postgres.Querier, version int) (err error)
 const setupHolder = "setup"
 
 // begins writes where a slot begins, between two records of what lies before it: see
-// checkpoint.BeforeSlot for the order. A relay that began meanwhile has written its own position.
+// stored.BeforeSlot for the order. A relay that began meanwhile has written its own position.
 func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error {
 	if h.Ledger == nil {
 		return nil
@@ -111,7 +111,7 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 	writing, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if !slot.Ours {
-		if err := h.before(writing, cfg, checkpoint.BeforeUnknown); err != nil {
+		if err := h.before(writing, cfg, stored.BeforeUnknown); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 		delete(known, key)
 	}
 	if len(known) == 0 {
-		rec := checkpoint.Record{
+		rec := stored.Position{
 			System: h.System, Timeline: h.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: h.Settings.Version, End: h.Point,
 		}
 		if cfg.Guarantee == relay.ExactlyOnce {
@@ -139,33 +139,33 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 				err = nil
 			}
 		} else {
-			err = h.Ledger.Write(writing, checkpoint.PromiseKey(setupHolder, h.System, slot.Name), rec.Encode())
+			err = h.Ledger.Write(writing, stored.PromiseKey(setupHolder, h.System, slot.Name), rec.Encode())
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return h.before(writing, cfg, checkpoint.BeforeSent)
+	return h.before(writing, cfg, stored.BeforeSent)
 }
 
 // before writes what is known of the rows before a slot, in each table. Of rows that were left out
 // that is nothing.
-func (h *Copies) before(ctx context.Context, cfg relay.Config, known checkpoint.Before) error {
+func (h *Copies) before(ctx context.Context, cfg relay.Config, known stored.Before) error {
 	slot := cfg.Replication.Slot
-	kind := checkpoint.Promises
+	kind := stored.Promises
 	if h.Settings.Guarantee == relay.ExactlyOnce {
-		kind = checkpoint.Checkpoints
+		kind = stored.Checkpoints
 	}
 	for _, t := range h.Tables {
 		about := known
 		if t.Unknown {
-			about = checkpoint.BeforeUnknown
+			about = stored.BeforeUnknown
 		}
-		rec := checkpoint.BeforeSlot{
+		rec := stored.BeforeSlot{
 			System: h.System, Timeline: h.Timeline, Slot: slot, Table: t.Name, OID: t.OID,
 			Before: about, Point: h.Point, Positions: kind, Published: t.published[cfg.Replication.Publication], At: time.Now(), Relay: h.Settings.Version,
 		}
-		if err := h.Ledger.Write(ctx, checkpoint.BeforeSlotKey(h.System, slot, t.OID), rec.Encode()); err != nil {
+		if err := h.Ledger.Write(ctx, stored.BeforeSlotKey(h.System, slot, t.OID), rec.Encode()); err != nil {
 			return err
 		}
 	}
@@ -176,11 +176,11 @@ func (h *Copies) before(ctx context.Context, cfg relay.Config, known checkpoint.
 // this beginning.
 func WroteBefore(ctx context.Context, ledger *topics.Ledger, system, slot string, tables []uint32, point wal.LSN) (bool, error) {
 	for _, oid := range tables {
-		value, err := ledger.Committed(ctx, checkpoint.BeforeSlotKey(system, slot, oid))
+		value, err := ledger.Committed(ctx, stored.BeforeSlotKey(system, slot, oid))
 		if err != nil {
 			return false, err
 		}
-		if rec, err := checkpoint.ParseBeforeSlot(value); value != nil && err == nil && rec.Point == point {
+		if rec, err := stored.ParseBeforeSlot(value); value != nil && err == nil && rec.Point == point {
 			return true, nil
 		}
 	}
@@ -189,7 +189,7 @@ func WroteBefore(ctx context.Context, ledger *topics.Ledger, system, slot string
 
 // NeverStreamed refuses the name of a slot from which a relay has streamed.
 func NeverStreamed(ctx context.Context, ledger *topics.Ledger, topic, system, slot string) error {
-	began, err := ledger.Read(ctx, checkpoint.BeforeSlotSuffix(system, slot))
+	began, err := ledger.Read(ctx, stored.BeforeSlotSuffix(system, slot))
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (
 			return nil, err
 		}
 		for key, value := range values {
-			rec, err := checkpoint.ParseRecord(value)
+			rec, err := stored.ParsePosition(value)
 			if err != nil {
 				return nil, progress.Refuse(err, "choose another postgres.slot")
 			}
@@ -228,7 +228,7 @@ func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (
 // begins reports whether a position is where a slot began: nothing was confirmed past it.
 func begins(began map[string][]byte, end wal.LSN) bool {
 	for _, value := range began {
-		if rec, err := checkpoint.ParseBeforeSlot(value); err == nil && rec.Point == end {
+		if rec, err := stored.ParseBeforeSlot(value); err == nil && rec.Point == end {
 			return true
 		}
 	}

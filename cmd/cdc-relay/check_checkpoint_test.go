@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
@@ -225,7 +225,7 @@ func TestSetup_ARelayThatWasQuickerIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := checkpoint.Record{System: standing.Origin.SystemID, Timeline: 1, Slot: k.slot, End: 1}
+	rec := stored.Position{System: standing.Origin.SystemID, Timeline: 1, Slot: k.slot, End: 1}
 	commit := func() error { return checkpoints.WriteFirst(t.Context(), cfg.Relay().Replication, cfg.Relay(), &rec) }
 	if err := commit(); !errors.Is(err, checkpoints.ErrTaken) {
 		t.Errorf("over the checkpoint of a relay: %v", err)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -150,7 +150,7 @@ func (k *keeper) held(t *testing.T) (ends []string, next int64) {
 		if r.Value == nil || strings.HasPrefix(string(r.Key), "before the slot ") {
 			continue
 		}
-		rec, err := checkpoint.ParseRecord(r.Value)
+		rec, err := stored.ParsePosition(r.Value)
 		if err != nil {
 			t.Fatal(err)
 		}

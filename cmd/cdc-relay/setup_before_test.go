@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -14,20 +14,20 @@ func (k *keeper) told(t *testing.T) string {
 	t.Helper()
 	oid := harness.Query[int64](t, k.db, `SELECT 'outbox'::regclass::oid::bigint`)
 	system := harness.Query[string](t, k.db, "SELECT system_identifier::text FROM pg_control_system()")
-	key := checkpoint.BeforeSlotKey(system, k.slot, uint32(oid))
+	key := stored.BeforeSlotKey(system, k.slot, uint32(oid))
 	var list []string
 	held := make(map[string]bool) // keys with a value
 	for _, r := range k.brokers.Read(t, k.topic) {
 		word := "position"
 		switch {
 		case string(r.Key) == key:
-			rec, err := checkpoint.ParseBeforeSlot(r.Value)
+			rec, err := stored.ParseBeforeSlot(r.Value)
 			if err != nil {
 				t.Fatal(err)
 			}
-			kind := checkpoint.Promises
+			kind := stored.Promises
 			if k.how == keeping["exactly_once"] {
-				kind = checkpoint.Checkpoints
+				kind = stored.Checkpoints
 			}
 			if rec.Slot != k.slot || rec.OID != uint32(oid) || rec.Table != "public.outbox" || rec.Positions != kind || rec.Point == 0 || rec.Timeline != 1 {
 				t.Errorf("the topic has %+v", rec)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -117,9 +117,9 @@ func (k *keeper) writes(t *testing.T, key, value string) {
 // A relay waits for the new primary, and the checkpoint is of that one's slot.
 func TestSetup_AcceptsNoGapOnAnOldPrimary(t *testing.T) {
 	origin := wal.Origin{SystemID: "7", Timeline: 1}
-	rec := checkpoint.Record{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
+	rec := stored.Position{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
 	cfg := relay.Config{DetectMovedSlot: true, Replication: postgres.Config{Slot: "s", Publication: "p"}}
-	known := map[string][]byte{checkpoint.PromiseKey("somebody", "7", "s"): rec.Encode()}
+	known := map[string][]byte{stored.PromiseKey("somebody", "7", "s"): rec.Encode()}
 	if end, err := setup.Compared(cfg, origin, 310, known); postgres.Reason(err) != fault.ReasonStalePrimary {
 		t.Errorf("connected up to %s, %v", end, err)
 	}

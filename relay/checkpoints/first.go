@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -21,7 +21,7 @@ var ErrTaken = errors.New("a relay has started on it meanwhile, and writes its o
 // WriteFirst writes the first checkpoint of a slot for exactly-once, as the holder of the
 // transactional id. Taking that shuts a relay out, so none may have the slot. slots are all
 // that the configuration has.
-func WriteFirst(ctx context.Context, slots postgres.Config, cfg relay.Config, rec *checkpoint.Record) error {
+func WriteFirst(ctx context.Context, slots postgres.Config, cfg relay.Config, rec *stored.Position) error {
 	now, err := watch.ReadPositions(ctx, slots)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func WriteFirst(ctx context.Context, slots postgres.Config, cfg relay.Config, re
 	}()
 	lost, done := make(chan error, 1), make(chan struct{})
 	value, err := tx.Open(ctx, sink.Holder{
-		ID: checkpoint.TransactionalID(rec.System, rec.Slot), Key: checkpoint.Key(rec.System, rec.Slot),
+		ID: stored.TransactionalID(rec.System, rec.Slot), Key: stored.Key(rec.System, rec.Slot),
 		Lost: func(err error) { lost <- err }, // called once at most
 	})
 	switch {

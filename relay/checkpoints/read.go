@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -18,9 +18,9 @@ func Patience(slots int) time.Duration { return time.Duration(15+slots) * time.S
 // the slot: the other way round one that is at work looks like a gap.
 func Read(ctx context.Context, ledger *topics.Ledger, g relay.Guarantee, system, slot string) (map[string][]byte, error) {
 	if g != relay.ExactlyOnce {
-		return ledger.Read(ctx, checkpoint.PromiseSuffix(system, slot))
+		return ledger.Read(ctx, stored.PromiseSuffix(system, slot))
 	}
-	key := checkpoint.Key(system, slot)
+	key := stored.Key(system, slot)
 	value, err := ledger.Committed(ctx, key)
 	if err != nil || value == nil {
 		return nil, err

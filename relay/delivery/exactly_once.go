@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
@@ -34,19 +35,19 @@ type exactlyOnce struct {
 
 	refuser sink.Refuser // of the sink; nil: it knows of no record beforehand
 
-	start        checkpoint.Record // what was delivered before the session
-	at           checkpoint.Record // after everything that was sent; used only by the deliverer
-	committedEnd atomic.Uint64     // position that may be confirmed to the server
-	lost         chan error        // why the sink gave up
-	finished     bool              // used only by the deliverer
+	start        stored.Position // what was delivered before the session
+	at           stored.Position // after everything that was sent; used only by the deliverer
+	committedEnd atomic.Uint64 // position that may be confirmed to the server
+	lost         chan error    // why the sink gave up
+	finished     bool          // used only by the deliverer
 }
 
 // rejections are the records that the brokers rejected, from session to session. Their positions are
 // of Shared.history. Only the deliverer uses them, except last.
 type rejections struct {
 	records map[recordID]rejectedRecord
-	strips  map[recordID]int                  // how often a record's letter was rejected too
-	last    atomic.Pointer[checkpoint.Record] // the newest that this process committed
+	strips  map[recordID]int              // how often a record's letter was rejected too
+	last    atomic.Pointer[stored.Position] // the newest that this process committed
 }
 
 // recordID names a record: a row may become several.
@@ -62,7 +63,7 @@ type rejectedRecord struct {
 }
 
 // forget drops what a record covers: it will not be read again.
-func (v *rejections) forget(rec *checkpoint.Record) {
+func (v *rejections) forget(rec *stored.Position) {
 	covered := func(id recordID) bool { return rec.Covers(id.row.Commit, id.row.Seq) }
 	maps.DeleteFunc(v.records, func(id recordID, _ rejectedRecord) bool { return covered(id) })
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
@@ -85,9 +86,9 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	defer cancel()
 	origin := d.start.Origin
 	slot := shared.cfg.Resume.Slot
-	x := &exactlyOnce{delivery: d, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
+	x := &exactlyOnce{delivery: d, sink: tx, id: stored.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
 	x.refuser, _ = tx.(sink.Refuser)
-	value, err := tx.Open(ctx, sink.Holder{ID: x.id, Key: checkpoint.Key(origin.SystemID, slot), Lost: x.onLost})
+	value, err := tx.Open(ctx, sink.Holder{ID: x.id, Key: stored.Key(origin.SystemID, slot), Lost: x.onLost})
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (x *exactlyOnce) Limit(lsn uint64) uint64 {
 func (x *exactlyOnce) advance(end wal.LSN) {
 	x.at.End = max(x.at.End, end)
 	if x.at.Part.Commit < end {
-		x.at.Part = checkpoint.Part{}
+		x.at.Part = stored.Part{}
 	}
 }
 
@@ -146,7 +147,7 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 }
 
 // committed runs on a goroutine of the sink.
-func (x *exactlyOnce) committed(rec *checkpoint.Record) {
+func (x *exactlyOnce) committed(rec *stored.Position) {
 	x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))
 	x.delivery.shared.rejections.last.Store(rec)
 }
@@ -207,7 +208,7 @@ func (x *exactlyOnce) divide(last *wal.Row) {
 	case commit == part.Commit:
 		part.Rows = max(part.Rows, last.Ordinal)
 	default:
-		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.delivery.shared.cfg.Resume.Shape}
+		*part = stored.Part{Commit: commit, Rows: last.Ordinal, Shape: x.delivery.shared.cfg.Resume.Shape}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -30,7 +30,7 @@ func (n *noting) Send(_ context.Context, records []record.Record, _ func(error))
 }
 
 func (n *noting) SetPosition(m sink.Position) {
-	at, err := checkpoint.ParseRecord(m.Value)
+	at, err := stored.ParsePosition(m.Value)
 	text := fmt.Sprintf("position %d", at.End)
 	if err != nil {
 		text = err.Error()
@@ -55,7 +55,7 @@ func noted(end wal.LSN) (*exactlyOnce, *noting) {
 	to := new(noting)
 	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
 	d.sink, d.session, d.sends.wake = to, calm{}, make(chan struct{}, 1)
-	x := &exactlyOnce{delivery: d, sink: to, at: checkpoint.Record{System: "7", Slot: "orders", Timeline: 1, End: end}, lost: make(chan error, 1)}
+	x := &exactlyOnce{delivery: d, sink: to, at: stored.Position{System: "7", Slot: "orders", Timeline: 1, End: end}, lost: make(chan error, 1)}
 	d.guarantee = x
 	return x, to
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -19,8 +19,8 @@ import (
 // What lies before the position comes again where the slot is behind, in count too.
 func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
-	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: "this"}
-	x := &exactlyOnce{delivery: d, at: checkpoint.Record{End: 300, Part: part}}
+	part := stored.Part{Commit: 320, Rows: 9, Shape: "this"}
+	x := &exactlyOnce{delivery: d, at: stored.Position{End: 300, Part: part}}
 	row := func(commit wal.LSN, ordinal uint64) *wal.Row {
 		return &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal}
 	}
@@ -34,7 +34,7 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 		t.Errorf("part %+v, want %+v", x.at.Part, part)
 	}
 	x.advance(330)
-	if x.divide(row(330, 2)); x.at.Part != (checkpoint.Part{Commit: 330, Rows: 2, Shape: "this"}) {
+	if x.divide(row(330, 2)); x.at.Part != (stored.Part{Commit: 330, Rows: 2, Shape: "this"}) {
 		t.Errorf("part %+v of the next transaction", x.at.Part)
 	}
 }
@@ -196,7 +196,7 @@ func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
 		put(&v.records, id, rejectedRecord{reason: "record_too_large"})
 		put(&v.strips, id, 1)
 	}
-	v.forget(&checkpoint.Record{End: 300})
+	v.forget(&stored.Position{End: 300})
 	if len(v.records) != 1 || len(v.strips) != 1 || v.strips[late] != 1 {
 		t.Errorf("kept %v and %v", v.records, v.strips)
 	}
@@ -205,9 +205,9 @@ func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
 // The end of what lies before a transaction may be where its commit record begins: that is
 // not behind it, and a start from there must not send its first rows again.
 func TestExactly_APositionAtTheCommitRecordKeepsTheDividedTransaction(t *testing.T) {
-	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: "this"}
-	for end, want := range map[wal.LSN]checkpoint.Part{300: part, 310: part, 320: part, 321: {}, 330: {}} {
-		x := &exactlyOnce{at: checkpoint.Record{End: 310, Part: part}}
+	part := stored.Part{Commit: 320, Rows: 9, Shape: "this"}
+	for end, want := range map[wal.LSN]stored.Part{300: part, 310: part, 320: part, 321: {}, 330: {}} {
+		x := &exactlyOnce{at: stored.Position{End: 310, Part: part}}
 		x.advance(end)
 		if x.at.Part != want || x.at.End != max(end, 310) {
 			t.Errorf("%s: the position is %s with %+v, want %s with %+v", end, x.at.End, x.at.Part, max(end, 310), want)

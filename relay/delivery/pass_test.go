@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
@@ -23,7 +23,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 	const commit = wal.LSN(0x320)
 	for name, has := range map[string]func(d *Delivery){
 		"a divided transaction": func(d *Delivery) {
-			d.guarantee = &exactlyOnce{delivery: d, start: checkpoint.Record{Part: checkpoint.Part{Commit: commit, Rows: 2}}}
+			d.guarantee = &exactlyOnce{delivery: d, start: stored.Position{Part: stored.Part{Commit: commit, Rows: 2}}}
 		},
 		"another relay's rows": func(d *Delivery) {
 			d.start.AlreadySent = func(row *wal.Row) bool { return row.Ordinal <= 2 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/rs/zerolog"
 )
 
@@ -13,7 +13,7 @@ const doubtPatience = 5 * time.Second
 
 // Doubts are what a relay writes when a change of publication or table left rows out of the
 // stream: the slot's position is ahead of them, and nobody may take a row of the slot's tables for
-// delivered until a person says so (checkpoint.BeforeDeclared).
+// delivered until a person says so (stored.BeforeDeclared).
 type Doubts struct{ written bool }
 
 // Write takes back what is known of the rows of a slot, once, also after a stop was asked for.
@@ -32,16 +32,16 @@ func (d *Doubts) Write(ctx context.Context, ledger Ledger, system, slot, version
 }
 
 func doubt(ctx context.Context, ledger Ledger, system, slot, version string) error {
-	known, err := ledger.Read(ctx, checkpoint.BeforeSlotSuffix(system, slot))
+	known, err := ledger.Read(ctx, stored.BeforeSlotSuffix(system, slot))
 	if err != nil {
 		return err
 	}
 	for key, value := range known {
-		rec, err := checkpoint.ParseBeforeSlot(value)
+		rec, err := stored.ParseBeforeSlot(value)
 		if err != nil || !rec.Before.Known() {
 			continue // nobody relies on it
 		}
-		rec.Before, rec.At, rec.Relay = checkpoint.BeforeUnknown, time.Now(), version
+		rec.Before, rec.At, rec.Relay = stored.BeforeUnknown, time.Now(), version
 		if err := ledger.Write(ctx, key, rec.Encode()); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -47,7 +47,7 @@ type Position struct {
 	key    string
 
 	mu      sync.Mutex // held while the promise is raised
-	rec     checkpoint.Record
+	rec     stored.Position
 	durable atomic.Uint64
 	failing int
 }
@@ -60,7 +60,7 @@ func NewHolder() string { return rand.Text()[:8] }
 func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.Config, holder string, origin wal.Origin, start wal.LSN, log zerolog.Logger) (*Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(patience, limit))
 	defer cancel()
-	known, err := ledger.Read(ctx, checkpoint.PromiseSuffix(origin.SystemID, cfg.Slot))
+	known, err := ledger.Read(ctx, stored.PromiseSuffix(origin.SystemID, cfg.Slot))
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +72,8 @@ func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.C
 		log.Warn().Str("topic", cfg.CheckpointTopic).Str("slot", cfg.Slot).Stringer("lsn", start).
 			Msg("no recorded position for this slot; a move before now cannot be detected")
 	}
-	p := &Position{ledger: ledger, log: log, key: checkpoint.PromiseKey(holder, origin.SystemID, cfg.Slot)}
-	p.rec = checkpoint.Record{
+	p := &Position{ledger: ledger, log: log, key: stored.PromiseKey(holder, origin.SystemID, cfg.Slot)}
+	p.rec = stored.Position{
 		System: origin.SystemID, Timeline: origin.Timeline, Slot: cfg.Slot, Publication: cfg.Publication, Relay: cfg.Version,
 		End: end,
 	}
@@ -143,7 +143,7 @@ func (p *Position) Raise(ctx context.Context, to wal.LSN) error {
 	return err
 }
 
-func (p *Position) write(ctx context.Context, rec checkpoint.Record) error {
+func (p *Position) write(ctx context.Context, rec stored.Position) error {
 	if err := p.ledger.Write(ctx, p.key, rec.Encode()); err != nil {
 		return err
 	}

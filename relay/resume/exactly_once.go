@@ -3,7 +3,7 @@ package resume
 import (
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -11,29 +11,29 @@ import (
 
 // Point is where a relay with exactly-once continues.
 type Point struct {
-	Rec   checkpoint.Record // covers what is delivered
-	Renew bool              // the topic has to get Rec
-	Gone  bool              // the topic has no checkpoint, but this process committed one
-	First bool              // nobody knows of one
-	Was   checkpoint.Record // before the fork
-	Fork  *wal.Fork         // where the server's timeline left that of Was; nil: it did not
+	Rec   stored.Position // covers what is delivered
+	Renew bool          // the topic has to get Rec
+	Gone  bool          // the topic has no checkpoint, but this process committed one
+	First bool          // nobody knows of one
+	Was   stored.Position // before the fork
+	Fork  *wal.Fork     // where the server's timeline left that of Was; nil: it did not
 }
 
 // ExactlyOnce decides what is delivered already. value is the checkpoint in the topic, nil if
 // there is none; known is the newest that this process committed, or nil.
-func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.Origin, start wal.LSN) (at Point, err error) {
+func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Origin, start wal.LSN) (at Point, err error) {
 	slot := c.Slot
 	lost := false
 	switch {
 	case value != nil:
-		if at.Rec, err = checkpoint.ParseRecord(value); err != nil {
+		if at.Rec, err = stored.ParsePosition(value); err != nil {
 			return at, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q: %w", c.CheckpointTopic, err)}
 		}
 		lost = known != nil && known.System == at.Rec.System && known.Timeline == at.Rec.Timeline && at.Rec.Behind(known)
 	case known != nil && known.System == origin.SystemID:
 		at.Rec, at.Renew, at.Gone = *known, true, true
 	default:
-		at.Rec = checkpoint.Record{System: origin.SystemID, Timeline: origin.Timeline, Slot: slot, End: start}
+		at.Rec = stored.Position{System: origin.SystemID, Timeline: origin.Timeline, Slot: slot, End: start}
 		at.Renew, at.First = true, true
 	}
 	at.Rec.Publication, at.Rec.Relay = c.Publication, c.Version
@@ -66,7 +66,7 @@ func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.
 
 // descend refuses a server that does not continue the history of a record. It returns where
 // the server's timeline left the record's, if it is another.
-func descend(rec *checkpoint.Record, origin wal.Origin) (*wal.Fork, error) {
+func descend(rec *stored.Position, origin wal.Origin) (*wal.Fork, error) {
 	refuse := func(kind fault.Kind, reason, hint, cause string, args ...any) error {
 		return &fault.Error{Kind: kind, Reason: reason, Op: "compare the checkpoint with", Subject: fmt.Sprintf("slot %q", rec.Slot), Err: fmt.Errorf(cause, args...), Hint: hint}
 	}

@@ -3,7 +3,7 @@ package resume
 import (
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -17,7 +17,7 @@ func (c *Config) Promised(found map[string][]byte, origin wal.Origin, start wal.
 	}
 	var limit wal.LSN
 	for key, value := range found {
-		rec, err := checkpoint.ParseRecord(value)
+		rec, err := stored.ParsePosition(value)
 		if err != nil {
 			return 0, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q, key %q: %w", c.CheckpointTopic, key, err)}
 		}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -21,9 +21,9 @@ func at(timeline int32) (Config, wal.Origin) {
 
 func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 	cfg, _ := at(1)
-	whole := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
+	whole := stored.Position{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
 	divided := whole
-	divided.Part = checkpoint.Part{Commit: 320, Rows: 9, Shape: cfg.Shape}
+	divided.Part = stored.Part{Commit: 320, Rows: 9, Shape: cfg.Shape}
 	elsewhere, other, beginning := whole, divided, divided
 	beginning.Part.Rows = 4
 	elsewhere.System = "8"
@@ -34,7 +34,7 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 		found    []byte
 		start    wal.LSN
 		timeline int32
-		known    *checkpoint.Record
+		known    *stored.Position
 		end      wal.LSN
 		part     uint64
 		renew    bool
@@ -77,7 +77,7 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 			if err != nil || rec.End != c.end || rec.Part.Rows != c.part || renew != c.renew || rec.Timeline != c.timeline {
 				t.Fatalf("resumes from %+v, renew %t, %v", rec, renew, err)
 			}
-			if _, err := checkpoint.ParseRecord(rec.Encode()); err != nil {
+			if _, err := stored.ParsePosition(rec.Encode()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -85,7 +85,7 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 }
 
 // newer is a record as the second timeline has it.
-func newer(rec checkpoint.Record) []byte {
+func newer(rec stored.Position) []byte {
 	rec.Timeline = 2
 	return rec.Encode()
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -21,11 +21,11 @@ type believing struct {
 }
 
 func (b believing) Kept(_ context.Context, slots []proof.Slot) (*proof.Kept, error) {
-	kept := &proof.Kept{Here: wal.Origin{SystemID: b.at.SystemID, Timeline: b.at.Timeline}, Delivered: map[string]wal.LSN{}, Before: map[string]checkpoint.BeforeSlot{}}
+	kept := &proof.Kept{Here: wal.Origin{SystemID: b.at.SystemID, Timeline: b.at.Timeline}, Delivered: map[string]wal.LSN{}, Before: map[string]stored.BeforeSlot{}}
 	for _, s := range slots {
 		kept.Delivered[s.Name] = s.Confirmed
-		kept.Before[s.Name] = checkpoint.BeforeSlot{
-			System: b.at.SystemID, Timeline: b.at.Timeline, Slot: s.Name, OID: b.oid, Before: checkpoint.BeforeNone, Point: 1, Positions: checkpoint.Promises,
+		kept.Before[s.Name] = stored.BeforeSlot{
+			System: b.at.SystemID, Timeline: b.at.Timeline, Slot: s.Name, OID: b.oid, Before: stored.BeforeNone, Point: 1, Positions: stored.Promises,
 		}
 	}
 	return kept, nil
@@ -49,7 +49,7 @@ func prover(t *testing.T, p *relaytest.Pipeline, cfg proof.Config) (*proof.Prove
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	cfg.Table, cfg.Slots, cfg.Positions = s.OID(), []string{p.Slot}, checkpoint.Promises
+	cfg.Table, cfg.Slots, cfg.Positions = s.OID(), []string{p.Slot}, stored.Promises
 	return proof.New(cfg, believing{s.Lineage(), s.OID()}), s
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
@@ -73,10 +73,10 @@ func insertAcross(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload, ro
 }
 
 // checkpointsOf are the positions in the topic, by slot.
-func checkpointsOf(t *testing.T, s *sharded, topic string) map[string]checkpoint.Record {
+func checkpointsOf(t *testing.T, s *sharded, topic string) map[string]stored.Position {
 	t.Helper()
 	system := harness.Query[string](t, s.DB, "SELECT system_identifier::text FROM pg_control_system()")
-	found := map[string]checkpoint.Record{}
+	found := map[string]stored.Position{}
 	err := topics.ReadTopic(t.Context(), s.Settings().Kafka.Connection, topic, func(m *topics.Message) error {
 		if m.Value == nil {
 			return nil // where a producer session began
@@ -84,11 +84,11 @@ func checkpointsOf(t *testing.T, s *sharded, topic string) map[string]checkpoint
 		if strings.HasPrefix(string(m.Key), "before the slot ") {
 			return nil // what is known of the rows before the slot
 		}
-		rec, err := checkpoint.ParseRecord(m.Value)
+		rec, err := stored.ParsePosition(m.Value)
 		if err != nil {
 			return err
 		}
-		if key := checkpoint.Key(system, rec.Slot); string(m.Key) != key {
+		if key := stored.Key(system, rec.Slot); string(m.Key) != key {
 			t.Errorf("a checkpoint of slot %s has the key %q, want %q", rec.Slot, m.Key, key)
 		}
 		if before, ok := found[rec.Slot]; ok && rec.Behind(&before) {
@@ -197,7 +197,7 @@ func TestExactlyOnce_AFencedShardEndsTheProcess(t *testing.T) {
 	insertAcross(t, s.Pipeline, w, 100)
 	s.awaitCaughtUp(t)
 	system := harness.Query[string](t, db, "SELECT system_identifier::text FROM pg_control_system()")
-	twin, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.TransactionalID(checkpoint.TransactionalID(system, s.slot(1))))
+	twin, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.TransactionalID(stored.TransactionalID(system, s.slot(1))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestExactlyOnce_AFencedShardEndsTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if id := checkpoint.TransactionalID(system, s.slot(i)); ids[id].TxnID != id {
+		if id := stored.TransactionalID(system, s.slot(i)); ids[id].TxnID != id {
 			t.Errorf("no transactional id %s among %v", id, ids.TransactionalIDs())
 		}
 	}

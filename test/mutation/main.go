@@ -32,6 +32,7 @@ const threshold = 95
 // targets are what a row's delivery hangs on.
 var targets = []target{
 	{name: "checkpoint"},
+	{name: "checkpoint/stored"},
 	{name: "deadletter"},
 	{name: "debezium/takeover"},
 	{name: "replication/pgoutput", files: []string{"decoder.go", "wire.go", "relation.go", "collect.go"}},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -105,11 +105,11 @@ func (r *Reader) own(here wal.Origin, source string) bool {
 }
 
 // Positions is which kind of record the relay keeps its positions in.
-func (r *Reader) Positions() checkpoint.Kind {
+func (r *Reader) Positions() stored.Kind {
 	if r.settings.Guarantee == relay.ExactlyOnce {
-		return checkpoint.Checkpoints
+		return stored.Checkpoints
 	}
-	return checkpoint.Promises
+	return stored.Promises
 }
 
 // Slots are those of the configuration: one, or that of each shard.
@@ -183,7 +183,7 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 	if err := r.positions.CatchUp(within, true); err != nil {
 		return nil, r.unread(ctx, err)
 	}
-	kept := &proof.Kept{Here: r.Origin(), Delivered: make(map[string]wal.LSN), Before: make(map[string]checkpoint.BeforeSlot)}
+	kept := &proof.Kept{Here: r.Origin(), Delivered: make(map[string]wal.LSN), Before: make(map[string]stored.BeforeSlot)}
 	for i, slot := range r.Slots() {
 		limit, found, err := r.delivered(i, slot, kept.Here)
 		if err != nil {
@@ -192,11 +192,11 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 		if found {
 			kept.Delivered[slot] = limit
 		}
-		value := r.keys.get(checkpoint.BeforeSlotKey(kept.Here.SystemID, slot, t.OID))
+		value := r.keys.get(stored.BeforeSlotKey(kept.Here.SystemID, slot, t.OID))
 		if value == nil {
 			continue
 		}
-		before, err := checkpoint.ParseBeforeSlot(value)
+		before, err := stored.ParseBeforeSlot(value)
 		if err != nil {
 			return nil, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q: %w", r.settings.CheckpointTopic, err)}
 		}
@@ -215,7 +215,7 @@ func (r *Reader) PublishedAs(ctx context.Context, slot string, table uint32) str
 	within, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
 	_ = r.positions.CatchUp(within, true) // the proof fails with it
-	before, err := checkpoint.ParseBeforeSlot(r.keys.get(checkpoint.BeforeSlotKey(r.Origin().SystemID, slot, table)))
+	before, err := stored.ParseBeforeSlot(r.keys.get(stored.BeforeSlotKey(r.Origin().SystemID, slot, table)))
 	if err != nil || !before.Before.Known() {
 		return "" // whoever asks for a proof gets the error
 	}
@@ -225,9 +225,9 @@ func (r *Reader) PublishedAs(ctx context.Context, slot string, table uint32) str
 // delivered is how far the newest record of a slot goes on the server's history.
 func (r *Reader) delivered(shard int, slot string, origin wal.Origin) (limit wal.LSN, found bool, err error) {
 	cfg := r.settings.OfShard(shard, len(r.Slots()))
-	known := r.keys.ending(checkpoint.PromiseSuffix(origin.SystemID, slot))
+	known := r.keys.ending(stored.PromiseSuffix(origin.SystemID, slot))
 	if r.settings.Guarantee == relay.ExactlyOnce {
-		key := checkpoint.Key(origin.SystemID, slot)
+		key := stored.Key(origin.SystemID, slot)
 		known = map[string][]byte{key: r.keys.get(key)}
 		found = known[key] != nil
 	} else {

@@ -1,4 +1,4 @@
-package checkpoint
+package stored
 
 import (
 	"encoding/json"
@@ -11,9 +11,10 @@ import (
 // recordVersion is raised when an older relay could misread a record.
 const recordVersion = 1
 
-// Record is a position made durable beside the records that it covers, in the same
-// Kafka transaction. A position means something only on its cluster and timeline.
-type Record struct {
+// Position is how far a slot is delivered, written in the Kafka transaction of the last rows that
+// it covers; or the promised position, before the slot is confirmed that far. It means something
+// only on its cluster and timeline.
+type Position struct {
 	System      string // system identifier of the cluster
 	Timeline    int32
 	Slot        string
@@ -36,34 +37,15 @@ type Part struct {
 	Shape  string  // of the configuration that counted: another may count other rows
 }
 
-// Key is the key of a slot's records in the checkpoint topic.
-func Key(system, slot string) string { return system + "/" + slot }
-
-// PromiseKey is the key of one holder's promised position. Each holder has its own, so that what a
-// frozen one writes late takes nothing back. The key says intent, which was the word: topics have it.
-func PromiseKey(holder, system, slot string) string {
-	return "intent of " + holder + PromiseSuffix(system, slot)
-}
-
-// PromiseSuffix ends the promise keys of all who had the slot.
-func PromiseSuffix(system, slot string) string { return " for " + Key(system, slot) }
-
-// TransactionalID is that of whoever streams from the slot. It is the same on every
-// host and after every failover, so that the newest holder fences all others.
-func TransactionalID(system, slot string) string { return TransactionalPrefix + system + "-" + slot }
-
-// TransactionalPrefix begins every transactional id, for a prefixed ACL.
-const TransactionalPrefix = "cdc-relay-"
-
 // Covers reports whether a row is delivered. It may be asked only about rows of the
 // record's own history.
-func (r *Record) Covers(commit wal.LSN, ordinal uint64) bool {
+func (r *Position) Covers(commit wal.LSN, ordinal uint64) bool {
 	// The end of one transaction may be the start of the next one's commit record.
 	return commit < r.End || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
 }
 
 // Behind reports whether another record of the same history covers more.
-func (r *Record) Behind(other *Record) bool {
+func (r *Position) Behind(other *Position) bool {
 	if r.End != other.End {
 		return r.End < other.End
 	}
@@ -74,7 +56,7 @@ func (r *Record) Behind(other *Record) bool {
 }
 
 // UpTo is what of the record is left on a timeline that forked at a position.
-func (r Record) UpTo(fork wal.LSN) Record {
+func (r Position) UpTo(fork wal.LSN) Position {
 	r.End = min(r.End, fork)
 	if r.Part.Commit >= fork {
 		r.Part = Part{}
@@ -82,7 +64,7 @@ func (r Record) UpTo(fork wal.LSN) Record {
 	return r
 }
 
-// wire is a Record in the topic, for people to read too.
+// wire is a Position in the topic, for people to read too.
 type wire struct {
 	Version     int    `json:"v"`
 	System      string `json:"system_id"`
@@ -97,7 +79,7 @@ type wire struct {
 }
 
 // Encode gives the record's value in the topic.
-func (r *Record) Encode() []byte {
+func (r *Position) Encode() []byte {
 	w := wire{
 		Version: recordVersion, System: r.System, Timeline: r.Timeline, Slot: r.Slot, Publication: r.Publication,
 		End: r.End.String(), Rows: r.Part.Rows, Shape: r.Part.Shape, Relay: r.Relay,
@@ -113,36 +95,36 @@ func (r *Record) Encode() []byte {
 	return value
 }
 
-// ParseRecord reads what Encode gave, of this version. Members that it does not know
+// ParsePosition reads what Encode gave, of this version. Members that it does not know
 // are left to later versions, which raise the version when that would mislead.
-func ParseRecord(value []byte) (Record, error) {
+func ParsePosition(value []byte) (Position, error) {
 	var w wire
 	if err := json.Unmarshal(value, &w); err != nil {
-		return Record{}, fmt.Errorf("read checkpoint: %w", err)
+		return Position{}, fmt.Errorf("read checkpoint: %w", err)
 	}
 	if w.Version != recordVersion {
-		return Record{}, fmt.Errorf("read checkpoint: it has version %d, and this relay knows version %d: run the version that wrote it, or a later one", w.Version, recordVersion)
+		return Position{}, fmt.Errorf("read checkpoint: it has version %d, and this relay knows version %d: run the version that wrote it, or a later one", w.Version, recordVersion)
 	}
-	r := Record{
+	r := Position{
 		System: w.System, Timeline: w.Timeline, Slot: w.Slot, Publication: w.Publication, Relay: w.Relay,
 		Part: Part{Rows: w.Rows, Shape: w.Shape},
 	}
 	var err error
 	if r.End, err = wal.ParseLSN(w.End); err != nil {
-		return Record{}, fmt.Errorf("read checkpoint: end_lsn: %w", err)
+		return Position{}, fmt.Errorf("read checkpoint: end_lsn: %w", err)
 	}
 	if w.Commit != "" {
 		if r.Part.Commit, err = wal.ParseLSN(w.Commit); err != nil {
-			return Record{}, fmt.Errorf("read checkpoint: part_commit_lsn: %w", err)
+			return Position{}, fmt.Errorf("read checkpoint: part_commit_lsn: %w", err)
 		}
 	}
 	switch {
 	case r.System == "" || r.Slot == "":
-		return Record{}, errors.New("read checkpoint: it names no system_id or no slot")
+		return Position{}, errors.New("read checkpoint: it names no system_id or no slot")
 	case r.End == 0:
-		return Record{}, errors.New("read checkpoint: end_lsn is zero")
+		return Position{}, errors.New("read checkpoint: end_lsn is zero")
 	case r.Part.Commit == 0 && r.Part != (Part{}), r.Part.Commit != 0 && (r.Part.Rows == 0 || r.Part.Commit < r.End):
-		return Record{}, fmt.Errorf("read checkpoint: a part of %d rows that commit at %s contradicts end_lsn %s", r.Part.Rows, r.Part.Commit, r.End)
+		return Position{}, fmt.Errorf("read checkpoint: a part of %d rows that commit at %s contradicts end_lsn %s", r.Part.Rows, r.Part.Commit, r.End)
 	}
 	return r, nil
 }

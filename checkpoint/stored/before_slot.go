@@ -1,11 +1,10 @@
-package checkpoint
+package stored
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -54,24 +53,6 @@ type BeforeSlot struct {
 	At        time.Time
 	Relay     string // version that wrote it
 }
-
-// BeforeSlotKey is the key of the record. It must not end like a promise's key: relays read and
-// delete the keys with that ending.
-func BeforeSlotKey(system, slot string, oid uint32) string {
-	return beforeSlotPrefix + strconv.FormatUint(uint64(oid), 10) + BeforeSlotSuffix(system, slot)
-}
-
-// BeforeSlotSuffix ends the keys of a slot's records, of all tables.
-func BeforeSlotSuffix(system, slot string) string { return ": " + Key(system, slot) }
-
-const beforeSlotPrefix = "before the slot of table "
-
-// BackfillKey is the key under which a backfill keeps how far it came, of the slot that it makes
-// at its end. It must not end like a promise's key either.
-func BackfillKey(system, slot string) string { return "backfill of " + Key(system, slot) }
-
-// ReplayKey is the key under which one run of a replay keeps how far it came.
-func ReplayKey(run, system, slot string) string { return "replay " + run + " of " + Key(system, slot) }
 
 type wireBeforeSlot struct {
 	Version   int    `json:"v"`

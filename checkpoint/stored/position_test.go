@@ -1,4 +1,4 @@
-package checkpoint
+package stored
 
 import (
 	"strings"
@@ -7,34 +7,34 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-var sample = Record{
+var sample = Position{
 	System: "7439812", Timeline: 3, Slot: "cdc_relay", Publication: "cdc_relay", Relay: "1.2.3",
 	End: 0x16B3748, Part: Part{Commit: 0x16B3748, Rows: 70_000, Shape: "a1"},
 }
 
-func TestRecord_SurvivesTheTopic(t *testing.T) {
+func TestPosition_SurvivesTheTopic(t *testing.T) {
 	whole := sample
 	whole.Part = Part{}
-	for _, want := range []Record{sample, whole} {
-		got, err := ParseRecord(want.Encode())
+	for _, want := range []Position{sample, whole} {
+		got, err := ParsePosition(want.Encode())
 		if err != nil || got != want {
 			t.Errorf("read %+v, %v; want %+v", got, err, want)
 		}
 	}
 }
 
-func TestRecord_ReadsWhatTheFirstVersionWrote(t *testing.T) {
+func TestPosition_ReadsWhatTheFirstVersionWrote(t *testing.T) {
 	const value = `{"v":1,"system_id":"7439812","timeline":3,"slot":"cdc_relay","publication":"cdc_relay","end_lsn":"0/16B3748","part_commit_lsn":"0/16B3748","part_rows":70000,"part_shape":"a1","relay_version":"1.2.3"}`
 	if got := string(sample.Encode()); got != value {
 		t.Errorf("wrote %s\nwant  %s", got, value)
 	}
-	got, err := ParseRecord([]byte(value))
+	got, err := ParsePosition([]byte(value))
 	if err != nil || got != sample {
 		t.Errorf("read %+v, %v", got, err)
 	}
 }
 
-func TestRecord_RefusesWhatItCannotRead(t *testing.T) {
+func TestPosition_RefusesWhatItCannotRead(t *testing.T) {
 	for value, mention := range map[string]string{
 		``:                                   "checkpoint",
 		`[]`:                                 "checkpoint",
@@ -48,14 +48,14 @@ func TestRecord_RefusesWhatItCannotRead(t *testing.T) {
 		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_rows":1}`:                          "contradicts",
 		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/9","part_rows":-1}`: "checkpoint",
 	} {
-		if r, err := ParseRecord([]byte(value)); err == nil || !strings.Contains(err.Error(), mention) {
+		if r, err := ParsePosition([]byte(value)); err == nil || !strings.Contains(err.Error(), mention) {
 			t.Errorf("%s: read %+v, error %v does not mention %q", value, r, err, mention)
 		}
 	}
 }
 
-func TestRecord_CoversWhatIsDelivered(t *testing.T) {
-	r := Record{End: 100, Part: Part{Commit: 140, Rows: 3}}
+func TestPosition_CoversWhatIsDelivered(t *testing.T) {
+	r := Position{End: 100, Part: Part{Commit: 140, Rows: 3}}
 	for _, c := range []struct {
 		commit  wal.LSN
 		ordinal uint64
@@ -69,13 +69,13 @@ func TestRecord_CoversWhatIsDelivered(t *testing.T) {
 			t.Errorf("row %d of the transaction at %d: covered %t, want %t", c.ordinal, c.commit, got, c.want)
 		}
 	}
-	if (&Record{}).Covers(0, 0) {
+	if (&Position{}).Covers(0, 0) {
 		t.Error("an empty record covers something")
 	}
 }
 
-func TestRecord_LosesWhatLiesBehindAFork(t *testing.T) {
-	r := Record{End: 100, Part: Part{Commit: 140, Rows: 3}}
+func TestPosition_LosesWhatLiesBehindAFork(t *testing.T) {
+	r := Position{End: 100, Part: Part{Commit: 140, Rows: 3}}
 	for _, c := range []struct {
 		fork, end wal.LSN
 		part      bool
@@ -88,16 +88,16 @@ func TestRecord_LosesWhatLiesBehindAFork(t *testing.T) {
 }
 
 // A record that was read says the same when it is written again.
-func FuzzRecord(f *testing.F) {
+func FuzzPosition(f *testing.F) {
 	f.Add(sample.Encode())
 	f.Add([]byte(`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9"}`))
 	f.Add([]byte(`{"v":1e9}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		r, err := ParseRecord(value)
+		r, err := ParsePosition(value)
 		if err != nil {
 			return
 		}
-		again, err := ParseRecord(r.Encode())
+		again, err := ParsePosition(r.Encode())
 		if err != nil || again != r {
 			t.Errorf("%+v became %+v, %v", r, again, err)
 		}
