@@ -145,7 +145,7 @@ func (t *Tracker) confirmPart(head *tracked) {
 	}
 }
 
-// awaitReport keeps a finished row until a status message has reported it to the server.
+// awaitReport keeps the commit of a finished row until a status message has reported it to the server.
 func (t *Tracker) awaitReport(c Commit) {
 	n := len(t.unreported)
 	switch {
@@ -236,7 +236,7 @@ func (t *Tracker) Room() <-chan struct{} { return t.room }
 type Stats struct {
 	Entries     int
 	Rows        int // of entries that are not done
-	Done        int // rows of entries that are done, of a transaction that is not, or after one
+	Waiting     int // acknowledged rows that are not confirmable yet: an earlier row, or one of their transaction, is pending
 	Bytes       int
 	Limit       int
 	Oldest      time.Time // Read of the oldest pending entry; zero when there is none
@@ -247,14 +247,14 @@ type Stats struct {
 func (t *Tracker) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Stats{Entries: int(t.next - t.first), Rows: t.rows, Done: t.open, Bytes: t.bytes, Limit: t.limit}
+	s := Stats{Entries: int(t.next - t.first), Rows: t.rows, Waiting: t.open, Bytes: t.bytes, Limit: t.limit}
 	if t.first < t.next {
 		head := &t.ring[t.first%uint64(len(t.ring))]
 		s.Oldest, s.Unconfirmed = head.Read, head.First
 	}
 	for seq := t.first; seq < t.next; seq++ {
 		if e := &t.ring[seq%uint64(len(t.ring))]; e.done {
-			s.Done += e.Rows
+			s.Waiting += e.Rows
 		}
 	}
 	if len(t.unreported) > 0 {

@@ -124,15 +124,15 @@ func TestTracker_StatsCountWhatIsPending(t *testing.T) {
 	a, _ := tr.Track(Entry{Rows: 2, Bytes: 20, Through: 110, Read: read})
 	b := track(t, tr, 3, 120)
 	c := track(t, tr, 4, 130)
-	if s := tr.Stats(); s.Entries != 3 || s.Rows != 9 || s.Done != 0 || s.Bytes != 27 || !s.Oldest.Equal(read) {
+	if s := tr.Stats(); s.Entries != 3 || s.Rows != 9 || s.Waiting != 0 || s.Bytes != 27 || !s.Oldest.Equal(read) {
 		t.Fatalf("stats %+v", s)
 	}
 	b.Done()
-	if s := tr.Stats(); s.Rows != 6 || s.Done != 3 || !s.Oldest.Equal(read) {
+	if s := tr.Stats(); s.Rows != 6 || s.Waiting != 3 || !s.Oldest.Equal(read) {
 		t.Fatalf("stats while the second is done %+v", s)
 	}
 	a.Done()
-	if s := tr.Stats(); s.Entries != 1 || s.Rows != 4 || s.Done != 0 || !s.Oldest.IsZero() {
+	if s := tr.Stats(); s.Entries != 1 || s.Rows != 4 || s.Waiting != 0 || !s.Oldest.IsZero() {
 		t.Fatalf("stats after the first is done too %+v", s)
 	}
 	c.Done()
@@ -292,7 +292,7 @@ func TestTracker_GrowthKeepsWhatIsPending(t *testing.T) {
 		}
 		wantConfirmed(t, tr, ends(i))
 	}
-	if s := tr.Stats(); s.Rows != 0 || s.Entries != 0 || s.Done != 0 {
+	if s := tr.Stats(); s.Rows != 0 || s.Entries != 0 || s.Waiting != 0 {
 		t.Errorf("everything is done: %+v", s)
 	}
 }
@@ -312,11 +312,11 @@ func TestTracker_CountsTheDoneRowsOfAnOpenTransaction(t *testing.T) {
 	open(3, 120, 1)
 	open(4, 120, 4) // begins after the same commit
 	k := track(t, tr, 2, 130)
-	if s := tr.Stats(); s.Done != 5 || s.Rows != 2 {
+	if s := tr.Stats(); s.Waiting != 5 || s.Rows != 2 {
 		t.Errorf("five rows of an open transaction are done, two of another are not: %+v", s)
 	}
 	k.Done()
-	if s := tr.Stats(); s.Done != 0 {
+	if s := tr.Stats(); s.Waiting != 0 {
 		t.Errorf("the transaction is over: %+v", s)
 	}
 }

@@ -11,7 +11,7 @@ func (s *session) alreadySent(row *wal.Row) bool {
 	if s.relay.cfg.AlreadySent == nil || deadletter.RowOf(row).Commit >= s.start.sameWAL || !s.relay.cfg.AlreadySent(row) {
 		return false
 	}
-	s.relay.filtered.Add(1)
+	s.relay.leftOut.Add(1)
 	return true
 }
 
@@ -30,4 +30,4 @@ func (r *Relay) alreadySentBelow(now wal.Origin) wal.LSN {
 }
 
 // Filtered is the number of rows that Config.AlreadySent took.
-func (r *Relay) Filtered() int64 { return r.filtered.Load() }
+func (r *Relay) Filtered() int64 { return r.leftOut.Load() }

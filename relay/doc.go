@@ -16,7 +16,7 @@
 // order, until they are durable (package delivery). PostgreSQL is answered meanwhile, and its
 // slot's position does not move.
 //
-// Errors are sorted by what has to happen next (classify.go). Retry: reconnect after a pause.
+// Errors are sorted by what has to happen next (package ending). Retry: reconnect after a pause.
 // Refused: PostgreSQL or Kafka refuses this configuration; the process ends if streaming never
 // began. Blocked: the same later, or a row that cannot be delivered; the relay stays up,
 // confirms nothing past it, and tries again. An unknown error counts as blocked.

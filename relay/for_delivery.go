@@ -21,7 +21,7 @@ func (s *session) Wait(deliveryCtx context.Context, signal <-chan struct{}) erro
 	}
 }
 
-// Ended is the error that ends the session by now, without the end of the drain; or nil.
+// Ended is the error that has ended the session, or nil. The end of a drain is not one.
 func (s *session) Ended() error {
 	select {
 	case <-s.intake.lost:
@@ -46,7 +46,7 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	select {
 	case <-t.C:
 		return nil
-	case <-s.relay.asked:
+	case <-s.relay.tryNow:
 		return nil
 	case <-s.intake.lost:
 		return s.intake.srcErr

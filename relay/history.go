@@ -23,8 +23,8 @@ func (r *Relay) checkHistory(src Source) error {
 		r.delivery.Forked(r.known, next.Origin, *fork)
 	}
 	if next.Ahead {
-		r.waitForPredecessor = true // what that one sent last may be on its way still
-		r.delivery.ForgetPartial()  // and may be the beginning again
+		r.waitForPredecessor = true // the last records of whoever used the slot may still be on their way,
+		r.delivery.ForgetPartial()  // and may include the beginning of the transaction again
 		r.log.Warn().Stringer("lsn", start).Stringer("reported", next.Limit).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of the position that this process confirmed: another relay used it, or somebody moved or recreated it")
 	}
@@ -32,9 +32,9 @@ func (r *Relay) checkHistory(src Source) error {
 	return nil
 }
 
-// slotGone says of a slot that is gone how far this process had confirmed it. The probe does
-// too, but looks later: a relay that exits when it is blocked has ended by then. Of shards
-// it may be another one's slot that is missing, and the error names all of them.
+// slotGone adds to the error of a missing slot how far this process had confirmed it. The probe
+// reports that too, but later, when a relay that exits when it is blocked has already ended. With
+// shards the missing slot may be another shard's, so the error stays as it is: it names all of them.
 func (r *Relay) slotGone(err error) error {
 	if r.known.Reported == 0 || r.cfg.Replication.Shard.Divided() || postgres.Reason(err) != fault.ReasonSlotMissing {
 		return err
@@ -42,8 +42,9 @@ func (r *Relay) slotGone(err error) error {
 	return catalog.SlotGone(r.cfg.Replication.Slot, r.known.Reported)
 }
 
-// slotTaken reports that another relay streams from the slot: while ours does nobody else can
-// move it. A relay that was suspended finds out by this, too.
+// slotTaken reports that another relay streams from the slot. Nobody else can move a slot while this
+// relay streams from it, so an active slot that is ahead is another's. A relay that was suspended
+// learns it here too.
 func (s *session) slotTaken(snapshot *watch.Snapshot) error {
 	if reported := wal.LSN(s.reported.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= reported {
 		return nil

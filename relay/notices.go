@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 )
 
-// logNotices logs, by table and column, rows that were changed on their way although none of them
-// was refused.
+// logNotices logs what the router changed in rows that it did not refuse, by table and column, and
+// rejected rows whose log line was held back (rejected.Log).
 func (r *Relay) logNotices(now time.Time) {
 	r.delivery.Rejected.Flush(now, false)
 	if now.Sub(r.lastNotices) < rejected.Every {

@@ -91,13 +91,13 @@ type Relay struct {
 	aborted      chan struct{}          // closed by Abort
 	abort        sync.Once
 	serverBack   chan struct{} // one token: the probe reached a server that it had not reached before
-	asked        chan struct{} // taken by whoever pauses before another attempt: TryNow
+	tryNow       chan struct{} // TryNow sends; who pauses before another attempt receives, and tries at once
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; used only by the probe
 	streamed   atomic.Bool           // streaming began at least once
 	olderTypes resume.OlderTypes     // used only by Run's goroutine
-	filtered   atomic.Int64          // rows that Config.AlreadySent took
+	leftOut    atomic.Int64          // rows that are not sent, because Config.AlreadySent knows their records
 	doubts     promise.Doubts        // used only by Run's goroutine
 
 	monitor *status.Monitor
@@ -125,7 +125,7 @@ func (d *drift) Unwrap() error { return d.error }
 
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
-	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), serverBack: make(chan struct{}, 1), asked: make(chan struct{})}
+	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), serverBack: make(chan struct{}, 1), tryNow: make(chan struct{})}
 	r.holder = promise.NewHolder()
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
@@ -267,7 +267,7 @@ func (r *Relay) Abort() { r.abort.Do(func() { close(r.aborted) }) }
 // TryNow cuts the present pause before another attempt short, and reports whether there was one.
 func (r *Relay) TryNow() bool {
 	select {
-	case r.asked <- struct{}{}:
+	case r.tryNow <- struct{}{}:
 		return true
 	default:
 		return false
@@ -331,7 +331,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			if atOnce++; r.progressed {
 				atOnce = 1
 			}
-			if atOnce > maxAtOnce && !pause(ctx, deliveryCtx, wait.Delay(), r.serverBack, r.asked) {
+			if atOnce > maxAtOnce && !pause(ctx, deliveryCtx, wait.Delay(), r.serverBack, r.tryNow) {
 				return nil
 			}
 			continue
@@ -339,13 +339,13 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		atOnce = 0
 		same := repeats.Count(err)
 		rules := r.endRules()
-		v := rules.After(err)
-		if v.Fatal != nil {
-			if v.Reason == fault.ReasonFenced {
-				r.monitor.SetState(status.Blocked, v.Reason, err.Error())
+		next := rules.After(err)
+		if next.Fatal != nil {
+			if next.Reason == fault.ReasonFenced {
+				r.monitor.SetState(status.Blocked, next.Reason, err.Error())
 				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil) // or two relays fence each other as fast as they are restarted
 			}
-			return v.Fatal
+			return next.Fatal
 		}
 		delay := wait.Delay()
 		if postgres.KindOf(err) == fault.KindBusy {
@@ -362,12 +362,12 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 				r.ev.Reconnecting(endReason(err), err)
 			}
 		}
-		logged := r.monitor.SetState(v.State, v.Reason, err.Error())
+		logged := r.monitor.SetState(next.State, next.Reason, err.Error())
 		r.monitor.Waits(time.Now().Add(delay))
-		if v.State != status.Standby && (same == 1 && !logged || same%50 == 0) { // a standby has logged its state
-			r.log.Warn().Err(err).Str("state", string(v.State)).Str("reason", v.Reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
+		if next.State != status.Standby && (same == 1 && !logged || same%50 == 0) { // a standby has logged its state
+			r.log.Warn().Err(err).Str("state", string(next.State)).Str("reason", next.Reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
-		if !pause(ctx, deliveryCtx, delay, r.serverBack, r.asked) {
+		if !pause(ctx, deliveryCtx, delay, r.serverBack, r.tryNow) {
 			return nil
 		}
 	}
@@ -570,14 +570,14 @@ func endReason(err error) string {
 	return "other"
 }
 
-// pause waits for d, or for a token of early or asked, and reports whether to continue.
-func pause(ctx, deliveryCtx context.Context, d time.Duration, early, asked <-chan struct{}) bool {
+// pause waits for d, or for a token of early or tryNow, and reports whether to continue.
+func pause(ctx, deliveryCtx context.Context, d time.Duration, early, tryNow <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-early:
-	case <-asked:
+	case <-tryNow:
 	case <-ctx.Done():
 	case <-deliveryCtx.Done():
 	}

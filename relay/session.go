@@ -39,7 +39,7 @@ type session struct {
 	status.Gauges
 
 	until wal.LSN // in a drain that goes on: what commits later is not read; zero: the stop ends the reading
-	cause error   // what ended it, before it was judged as the end of a drain
+	cause error   // what ended it; of a stop, run may return ErrDrainCut instead
 
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
@@ -110,11 +110,11 @@ func (s *session) open(ctx context.Context) (err error) {
 // run streams until the source ends, and returns nil only when everything that
 // was read is delivered and confirmed.
 func (s *session) run(ctx, deliveryCtx context.Context) error {
-	reads := ctx
+	readUntil := ctx
 	if s.until != 0 {
-		reads = deliveryCtx
+		readUntil = deliveryCtx // a drain that goes on reads although the stop was asked for
 	}
-	reading, endReading := context.WithCancelCause(reads)
+	reading, endReading := context.WithCancelCause(readUntil)
 	defer endReading(nil)
 	if s.until != 0 && s.start.position >= s.until {
 		endReading(nil)

@@ -126,12 +126,12 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	if err == nil && snapshot.Drift == nil {
 		defer func() { r.unchanged = snapshot.WALEnd }()
 	}
-	var changed, other error // the snapshot is shown by now, and not ours to write to
+	var changed, taken error // saw gave the snapshot to the monitor: it is not changed here
 	if err == nil {
 		changed = snapshot.Drift
 	}
 	if err == nil && s != nil && changed == nil {
-		if other = s.slotTaken(snapshot); other == nil {
+		if taken = s.slotTaken(snapshot); taken == nil {
 			changed = s.slotMoved(snapshot)
 		}
 	}
@@ -142,8 +142,8 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 			s.serverStops(err, time.Now(), grace)
 			soon = soon || !s.stopping.IsZero()
 		}
-	case other != nil:
-		s.interrupt(other)
+	case taken != nil:
+		s.interrupt(taken)
 	case changed != nil && r.streamed.Load():
 		r.drift.CompareAndSwap(nil, &drift{changed, r.unchanged})
 		if s != nil {

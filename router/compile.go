@@ -19,7 +19,7 @@ import (
 type Explanation struct {
 	Table   string            // schema.name
 	Preset  string            // the preset that auto chose, or the configured one
-	Roles   map[string]string // role → column or column#/pointer; more words follow a role that takes two columns
+	Roles   map[string]string // role → column or column#/pointer; the fallback is under "ROLE where that is empty"
 	Topic   string            // template, with the names of columns
 	Key     string            // format
 	Value   string            // format

@@ -24,8 +24,8 @@ import (
 // ready by the time ctx ends stays halted.
 //
 // Halt makes that happen without a failure: what is not written yet fails with
-// ErrHalted, and what is written already is answered by the brokers. Any goroutine may call it. Resume undoes a Halt that
-// comes while it waits: whoever calls both asks afterwards whether it may still send.
+// ErrHalted, and what is written already is answered by the brokers. Any goroutine may call it.
+// A Halt during Resume is lost: after Resume the caller checks that it may still send.
 //
 // ctx bounds only how long Send blocks. A record that was handed over is delivered
 // or failed by the sink alone; Close ends what is left.

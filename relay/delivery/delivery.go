@@ -21,7 +21,7 @@ type Session interface {
 	// the loss of the source, or the end of the drain (deliveryCtx).
 	Wait(deliveryCtx context.Context, signal <-chan struct{}) error
 
-	// Ended is the error that ends the session by now, without the end of the drain; or nil.
+	// Ended is the error that has ended the session, or nil. The end of a drain is not one.
 	Ended() error
 
 	// DrainTimeout is the error of a drain that took too long, Stopped that of a stop with no row

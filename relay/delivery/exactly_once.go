@@ -35,18 +35,18 @@ type exactlyOnce struct {
 
 	refuser sink.Refuser // of the sink; nil: it knows of no record beforehand
 
-	start        stored.Position // what was delivered before the session
-	at           stored.Position // after everything that was sent; used only by the deliverer
-	committedEnd atomic.Uint64 // position that may be confirmed to the server
-	lost         chan error    // why the sink gave up
-	finished     bool          // used only by the deliverer
+	resumedAt    stored.Position // what was delivered before the session
+	sentTo       stored.Position // after everything that was sent; used only by the deliverer
+	committedEnd atomic.Uint64   // position that may be confirmed to the server
+	lost         chan error      // why the sink gave up
+	finished     bool            // used only by the deliverer
 }
 
 // rejections are the records that the brokers rejected, from session to session. Their positions are
 // of Shared.history. Only the deliverer uses them, except last.
 type rejections struct {
 	records map[recordID]rejectedRecord
-	strips  map[recordID]int              // how often a record's letter was rejected too
+	strips  map[recordID]int                // how often a record's letter was rejected too
 	last    atomic.Pointer[stored.Position] // the newest that this process committed
 }
 
@@ -98,7 +98,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 		return err
 	}
 	rec := at.Rec
-	x.start, x.at = rec, rec
+	x.resumedAt, x.sentTo = rec, rec
 	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
 	shared.rejections.forget(&rec)
@@ -111,7 +111,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 
 func (x *exactlyOnce) covers(row *wal.Row) bool {
 	id := deadletter.RowOf(row)
-	return x.start.Covers(id.Commit, id.Seq)
+	return x.resumedAt.Covers(id.Commit, id.Seq)
 }
 
 func (x *exactlyOnce) Limit(lsn uint64) uint64 {
@@ -121,15 +121,15 @@ func (x *exactlyOnce) Limit(lsn uint64) uint64 {
 // advance moves the position to the end of a whole transaction, or to that of a
 // keep-alive. A position before the divided transaction leaves it as it is.
 func (x *exactlyOnce) advance(end wal.LSN) {
-	x.at.End = max(x.at.End, end)
-	if x.at.Part.Commit < end {
-		x.at.Part = stored.Part{}
+	x.sentTo.End = max(x.sentTo.End, end)
+	if x.sentTo.Part.Commit < end {
+		x.sentTo.Part = stored.Part{}
 	}
 }
 
 // setPosition hands the sink the current position.
 func (x *exactlyOnce) setPosition(now bool) {
-	rec := x.at
+	rec := x.sentTo
 	x.sink.SetPosition(sink.Position{
 		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
 		Committed: func() { x.committed(&rec) },
@@ -153,7 +153,7 @@ func (x *exactlyOnce) committed(rec *stored.Position) {
 }
 
 func (x *exactlyOnce) Pass(through wal.LSN) {
-	if through > x.at.End {
+	if through > x.sentTo.End {
 		x.advance(through)
 		x.setPosition(false)
 	}
@@ -167,17 +167,17 @@ func (x *exactlyOnce) send(f *InFlight) {
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
 	// The blocked row may lie before the isolated transaction: a position at both.
-	at, apart := d.shared.monitor.BlockedCommit(), d.shared.isolated
-	for _, stuck := range slices.Compact([]wal.LSN{min(at, apart), max(at, apart)}) {
+	blocked, isolated := d.shared.monitor.BlockedCommit(), d.shared.isolated
+	for _, stuck := range slices.Compact([]wal.LSN{min(blocked, isolated), max(blocked, isolated)}) {
 		switch i := rowFrom(rows, stuck); {
-		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
+		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.sentTo.Part.Commit != stuck: // it begins here
 			x.setPosition(true)
 		case i > 0 && i < len(rows):
 			records = x.sendRowsBefore(f, records, i, true)
 		}
 	}
 	last := &rows[len(rows)-1]
-	open := f.unended(last)
+	open := f.continues(last)
 	if open {
 		if i := rowFrom(rows, last.Txn.Commit); i > 0 {
 			records = x.sendRowsBefore(f, records, i, false)
@@ -202,9 +202,9 @@ func (x *exactlyOnce) send(f *InFlight) {
 // back: a slot that is behind brings transactions again that lie before the position,
 // and before the one that is divided there.
 func (x *exactlyOnce) divide(last *wal.Row) {
-	commit, part := last.Txn.Commit, &x.at.Part
+	commit, part := last.Txn.Commit, &x.sentTo.Part
 	switch {
-	case commit < max(x.at.End, part.Commit):
+	case commit < max(x.sentTo.End, part.Commit):
 	case commit == part.Commit:
 		part.Rows = max(part.Rows, last.Ordinal)
 	default:
@@ -237,8 +237,9 @@ func rowFrom(rows []wal.Row, commit wal.LSN) int {
 	return len(rows)
 }
 
-// unended reports whether a row's transaction continues after the batch.
-func (f *InFlight) unended(row *wal.Row) bool {
+// continues reports whether a row's transaction continues after the batch. Its end may be known all
+// the same, from an earlier reading (ReadThrough).
+func (f *InFlight) continues(row *wal.Row) bool {
 	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
 }
 

@@ -55,7 +55,7 @@ func noted(end wal.LSN) (*exactlyOnce, *noting) {
 	to := new(noting)
 	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
 	d.sink, d.session, d.sends.wake = to, calm{}, make(chan struct{}, 1)
-	x := &exactlyOnce{delivery: d, sink: to, at: stored.Position{System: "7", Slot: "orders", Timeline: 1, End: end}, lost: make(chan error, 1)}
+	x := &exactlyOnce{delivery: d, sink: to, sentTo: stored.Position{System: "7", Slot: "orders", Timeline: 1, End: end}, lost: make(chan error, 1)}
 	d.guarantee = x
 	return x, to
 }

@@ -20,22 +20,22 @@ import (
 func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
 	part := stored.Part{Commit: 320, Rows: 9, Shape: "this"}
-	x := &exactlyOnce{delivery: d, at: stored.Position{End: 300, Part: part}}
+	x := &exactlyOnce{delivery: d, sentTo: stored.Position{End: 300, Part: part}}
 	row := func(commit wal.LSN, ordinal uint64) *wal.Row {
 		return &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal}
 	}
 	for _, again := range []*wal.Row{row(250, 40), row(299, 1), row(310, 5), row(320, 3), row(320, 9)} {
-		if x.divide(again); x.at.Part != part {
-			t.Fatalf("row %d of the transaction at %s: part %+v, want %+v", again.Ordinal, again.Txn.Commit, x.at.Part, part)
+		if x.divide(again); x.sentTo.Part != part {
+			t.Fatalf("row %d of the transaction at %s: part %+v, want %+v", again.Ordinal, again.Txn.Commit, x.sentTo.Part, part)
 		}
 	}
 	part.Rows = 12
-	if x.divide(row(320, 12)); x.at.Part != part {
-		t.Errorf("part %+v, want %+v", x.at.Part, part)
+	if x.divide(row(320, 12)); x.sentTo.Part != part {
+		t.Errorf("part %+v, want %+v", x.sentTo.Part, part)
 	}
 	x.advance(330)
-	if x.divide(row(330, 2)); x.at.Part != (stored.Part{Commit: 330, Rows: 2, Shape: "this"}) {
-		t.Errorf("part %+v of the next transaction", x.at.Part)
+	if x.divide(row(330, 2)); x.sentTo.Part != (stored.Part{Commit: 330, Rows: 2, Shape: "this"}) {
+		t.Errorf("part %+v of the next transaction", x.sentTo.Part)
 	}
 }
 
@@ -207,10 +207,10 @@ func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
 func TestExactly_APositionAtTheCommitRecordKeepsTheDividedTransaction(t *testing.T) {
 	part := stored.Part{Commit: 320, Rows: 9, Shape: "this"}
 	for end, want := range map[wal.LSN]stored.Part{300: part, 310: part, 320: part, 321: {}, 330: {}} {
-		x := &exactlyOnce{at: stored.Position{End: 310, Part: part}}
+		x := &exactlyOnce{sentTo: stored.Position{End: 310, Part: part}}
 		x.advance(end)
-		if x.at.Part != want || x.at.End != max(end, 310) {
-			t.Errorf("%s: the position is %s with %+v, want %s with %+v", end, x.at.End, x.at.Part, max(end, 310), want)
+		if x.sentTo.Part != want || x.sentTo.End != max(end, 310) {
+			t.Errorf("%s: the position is %s with %+v, want %s with %+v", end, x.sentTo.End, x.sentTo.Part, max(end, 310), want)
 		}
 	}
 }

@@ -23,8 +23,8 @@ type InFlight struct {
 	read        time.Time         // when the deliverer took the batch
 	routed      int               // rows that were routed
 	sent        int               // records that were handed to the sink
-	durable     int               // of them, those that were acknowledged when overtakes asked last
-	waited      int               // rows up to the one that waited for earlier records last (sendFirst); zero: none did
+	durable     int               // of them, the first ones that sendFirst found acknowledged
+	waited      int               // rows up to and with the last one for which sendFirst waited; zero: for none
 	letters     []string          // reasons of the records that became dead letters
 	skipped     bool              // there are records without a topic, which are not sent
 	handed      time.Time         // first hand-over to the sink

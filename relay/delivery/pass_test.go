@@ -23,7 +23,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 	const commit = wal.LSN(0x320)
 	for name, has := range map[string]func(d *Delivery){
 		"a divided transaction": func(d *Delivery) {
-			d.guarantee = &exactlyOnce{delivery: d, start: stored.Position{Part: stored.Part{Commit: commit, Rows: 2}}}
+			d.guarantee = &exactlyOnce{delivery: d, resumedAt: stored.Position{Part: stored.Part{Commit: commit, Rows: 2}}}
 		},
 		"another relay's rows": func(d *Delivery) {
 			d.start.AlreadySent = func(row *wal.Row) bool { return row.Ordinal <= 2 }

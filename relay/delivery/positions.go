@@ -51,7 +51,7 @@ func (d *Delivery) fillPosition(rec *record.Record) bool {
 func (d *Delivery) holdBack(f *InFlight) {
 	d.held = append(d.held, f)
 	first := len(f.batch.Rows) - 1
-	for first > 0 && f.open(first-1) {
+	for first > 0 && f.endUnknown(first-1) {
 		first--
 	}
 	f.remaining = f.commitOf(first)
@@ -59,8 +59,8 @@ func (d *Delivery) holdBack(f *InFlight) {
 	f.partial(f.pending.Load())
 }
 
-// partial confirms the transactions of a batch before the held one, once every other record of
-// the batch is durable. It runs on the deliverer and on goroutines of the sink; the deliverer
+// partial confirms the transactions of a batch before the held one, once all records before the
+// held rows are durable. It runs on the deliverer and on goroutines of the sink; the deliverer
 // may have sent the rest and released the batch by then.
 func (f *InFlight) partial(left int64) {
 	if through := f.through.Load(); left == 1 && through != 0 {
@@ -74,7 +74,7 @@ func (d *Delivery) SendHeld(end wal.LSN) {
 	d.held = nil
 	for _, f := range held {
 		rows := f.batch.Rows
-		for i := len(rows) - 1; i >= 0 && f.open(i); i-- {
+		for i := len(rows) - 1; i >= 0 && f.endUnknown(i); i-- {
 			rows[i].Txn.End = end
 		}
 		f.through.Store(0)
@@ -83,8 +83,8 @@ func (d *Delivery) SendHeld(end wal.LSN) {
 	}
 }
 
-// open reports whether a row's transaction continues after its batch.
-func (f *InFlight) open(row int) bool {
+// endUnknown reports that the end of a row's transaction was not read yet.
+func (f *InFlight) endUnknown(row int) bool {
 	r := &f.batch.Rows[row]
 	return r.Txn.End == 0 && !r.Outside()
 }

@@ -12,11 +12,11 @@ import (
 // Point is where a relay with exactly-once continues.
 type Point struct {
 	Rec   stored.Position // covers what is delivered
-	Renew bool          // the topic has to get Rec
-	Gone  bool          // the topic has no checkpoint, but this process committed one
-	First bool          // nobody knows of one
+	Renew bool            // the topic has to get Rec
+	Gone  bool            // the topic has no checkpoint, but this process committed one
+	First bool            // nobody knows of one
 	Was   stored.Position // before the fork
-	Fork  *wal.Fork     // where the server's timeline left that of Was; nil: it did not
+	Fork  *wal.Fork       // where the server's timeline left that of Was; nil: it did not
 }
 
 // ExactlyOnce decides what is delivered already. value is the checkpoint in the topic, nil if

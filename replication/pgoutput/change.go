@@ -107,11 +107,11 @@ func (d *Decoder) truncate(f *fields, walStart wal.LSN) error {
 // commitRow ends a transaction for a table that wants to know. It comes before
 // the commit's position is given out, in the batch that carries it.
 func (d *Decoder) commitRow(commit wal.LSN) {
-	if d.ender == nil || d.ordinal == 0 {
+	if d.atCommit == nil || d.ordinal == 0 {
 		return
 	}
 	d.room(d.current())
-	d.addRow(d.ender, nil, nil, commit).Change = &wal.Change{Op: wal.Commit}
+	d.addRow(d.atCommit, nil, nil, commit).Change = &wal.Change{Op: wal.Commit}
 }
 
 // values reads a TupleData; its bytes are copied when they are to be kept.

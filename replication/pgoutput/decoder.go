@@ -21,7 +21,7 @@ import (
 //  3. A position becomes a batch's Through only at a Commit, or at a keep-alive
 //     outside a transaction, and never goes back.
 type Decoder struct {
-	bytes int // where a batch ends, if its slab is not full before
+	maxBytes int // where a batch ends, if its slab is not full before
 
 	tables   []wal.Table
 	byName   map[wal.Table]int
@@ -41,11 +41,11 @@ type Decoder struct {
 	latest    *relation // of the last change: most streams have one table
 
 	open     bool // between Begin and Commit
-	carried  bool // and a batch was taken since Begin
+	carried  bool // open, and a batch was taken since Begin
 	txn      wal.Txn
 	stamped  *wal.Txn // txn's copy for the rows of this batch; nil before the first
 	ordinal  uint64
-	ender    *wal.Relation // of a table that wants a row at each commit; nil: none does, or it was not announced
+	atCommit *wal.Relation // of a table that wants a row at each commit; nil: none does, or it was not announced
 	commit   wal.LSN       // of the last Begin
 	commitAt int64         // its commit time in the wire's microseconds
 	through  wal.LSN       // highest ever given out
@@ -116,7 +116,7 @@ func (o Options) withDefaults() Options {
 func NewDecoder(opt Options) *Decoder {
 	opt = opt.withDefaults()
 	d := &Decoder{
-		bytes:     opt.MaxBytes,
+		maxBytes:  opt.MaxBytes,
 		tables:    opt.Tables,
 		wants:     make([]wal.Wants, len(opt.Tables)),
 		describe:  opt.Describe,
@@ -385,7 +385,7 @@ func (d *Decoder) addRow(r *wal.Relation, own []byte, values []wal.Value, walSta
 	row := s.Add(wal.Row{
 		Txn: d.stamped, LSN: walStart, Ordinal: d.ordinal, Relation: r, Values: values,
 	})
-	d.full = b.Bytes >= d.bytes || s.Full()
+	d.full = b.Bytes >= d.maxBytes || s.Full()
 	return row
 }
 

@@ -43,7 +43,7 @@ func (d *Decoder) relate(f *fields) error {
 	r := d.identify(&rel)
 	d.relations[rel.OID] = r
 	if r.Table >= 0 && d.wants[r.Table].Commit {
-		d.ender = r.Relation
+		d.atCommit = r.Relation
 	}
 	return nil
 }

@@ -227,8 +227,8 @@ func (k *Sink) lost(m *recordContext, queue *partitionQueue, r *kgo.Record, err 
 	m.batch.fail(int(m.index), err)
 }
 
-// halt stops Send. A hard one also ends what the client has not written; it is
-// not needed while everything handed over may still become durable.
+// halt stops Send. With abort it also ends what the client has not written, which is not needed
+// while everything handed over may still become durable.
 func (k *Sink) halt(abort bool) {
 	k.halted.Store(true)
 	if abort {
