@@ -4,10 +4,10 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/replication/wal/waltest"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -50,42 +50,11 @@ const (
 	packagePredicates = "org.apache.kafka.connect.transforms.predicates."
 )
 
-// oids are those of types whose columns come without a type's name.
-var oids = map[string]uint32{"int8": 20, "int4": 23, "box": 603, "varchar": 1043, "date": 1082, "timestamp": 1114, "uuid": 2950, "jsonb": 3802, "text": 25}
+func table(columns ...string) *wal.Relation { return waltest.Table(columns...) }
 
-// table is a relation in short: `name type` for each column.
-func table(columns ...string) *wal.Relation {
-	rel := &wal.Relation{OID: 16384, Namespace: "public", Name: "outbox"}
-	for _, c := range columns {
-		name, typ, _ := strings.Cut(c, " ")
-		col := wal.Column{Name: name, TypeMod: -1, Type: 99999, TypeName: typ}
-		if oid, known := oids[typ]; known {
-			col.Type, col.TypeName = oid, ""
-		}
-		rel.Columns = append(rel.Columns, col)
-	}
-	return rel
-}
+const null = waltest.Null
 
-// null is NULL in a row of text values.
-const null = "\x00null"
-
-func textRow(rel *wal.Relation, values ...string) *wal.Row {
-	row := &wal.Row{
-		Txn:      &wal.Txn{XID: 7, Commit: 0x1_0000_0028},
-		LSN:      0x1_0000_0010,
-		Ordinal:  3,
-		Relation: rel,
-	}
-	for _, v := range values {
-		if v == null {
-			row.Values = append(row.Values, wal.Value{Kind: wal.Null})
-			continue
-		}
-		row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(v)})
-	}
-	return row
-}
+func textRow(rel *wal.Relation, values ...string) *wal.Row { return waltest.TextRow(rel, values...) }
 
 func mustNew(t testing.TB, m router.Mapping) *router.Router {
 	t.Helper()

@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	"replication/pgoutput": {"fault", "replication/wal"},
 
 	"replication/pgoutput/pgoutputtest": {"replication/wal"},
+	"replication/wal/waltest":           {"replication/wal"},
 
 	// replication imports these, not the other way round.
 	"postgres":           {"fault", "peer", "replication/wal", "wording"},

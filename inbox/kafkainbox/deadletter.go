@@ -74,17 +74,11 @@ func (p *partition) bury(q *queue, it item) error {
 	if it.key.IsZero() && !p.c.cfg.Offsets {
 		return nil
 	}
-	select {
-	case p.c.connections <- struct{}{}:
-		defer func() { <-p.c.connections }()
-	case <-p.ctx.Done():
-		return context.Cause(p.ctx)
-	}
-	tx, err := p.c.cfg.DB.Begin(p.ctx)
+	tx, end, err := p.transaction()
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return err
 	}
-	defer tx.Rollback(context.WithoutCancel(p.ctx))
+	defer end()
 	if p.c.cfg.Offsets {
 		err = p.move(tx, []item{it})
 	} else if err = p.there(tx, q.lastKey()); err == nil {

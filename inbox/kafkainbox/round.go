@@ -84,17 +84,11 @@ func (p *partition) refused(it item, attempts int, err error) *RecordError {
 // round claims the keys of the items and handles those that are fresh, in one transaction.
 func (p *partition) round(q *queue, items []item) error {
 	began := time.Now()
-	select {
-	case p.c.connections <- struct{}{}:
-		defer func() { <-p.c.connections }()
-	case <-p.ctx.Done():
-		return context.Cause(p.ctx)
-	}
-	tx, err := p.c.cfg.DB.Begin(p.ctx)
+	tx, end, err := p.transaction()
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return err
 	}
-	defer tx.Rollback(context.WithoutCancel(p.ctx))
+	defer end()
 	records, last, err := p.claim(q, tx, items)
 	if err != nil {
 		return err
@@ -113,6 +107,24 @@ func (p *partition) round(q *queue, items []item) error {
 		LastTimestamp: items[len(items)-1].record.Timestamp, Took: time.Since(began),
 	})
 	return nil
+}
+
+// transaction waits for a connection and begins a transaction. end rolls back what was not committed, and
+// frees the connection.
+func (p *partition) transaction() (tx pgx.Tx, end func(), err error) {
+	select {
+	case p.c.connections <- struct{}{}:
+	case <-p.ctx.Done():
+		return nil, nil, context.Cause(p.ctx)
+	}
+	if tx, err = p.c.cfg.DB.Begin(p.ctx); err != nil {
+		<-p.c.connections
+		return nil, nil, fmt.Errorf("begin: %w", err)
+	}
+	return tx, func() {
+		_ = tx.Rollback(context.WithoutCancel(p.ctx)) // of a committed transaction it does nothing
+		<-p.c.connections
+	}, nil
 }
 
 // claim takes the items for this transaction, and returns the records to handle and the last item
