@@ -19,8 +19,8 @@ func (a *app) cutoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cutover",
 		Short: "Cut over from a publisher that polls the table (dry run unless --yes)",
-		Long: `cutover is for a table that a polling publisher sends: it takes the place of setup.
-Without --yes it says what it would do, and touches nothing. An interrupted cutover
+		Long: `cutover is for a table that a polling publisher sends. Run it instead of setup.
+Without --yes it prints what it would do and changes nothing. An interrupted cutover
 continues when it is called again.
 
 With --stopped the publisher has ended. The table is watched for a while, and cutover
@@ -29,17 +29,17 @@ backfill --unpublished does.
 
 With --mark-new the publisher runs on. A trigger marks each new row as published, so that
 the publisher does not see it, and the slot has exactly those rows. The publisher sends the
-rest; then the slot is made from which run streams. No row is lost, none is sent by both,
+rest; then cutover creates the slot from which run streams. No row is lost, none is sent by both,
 and of each key the publisher's rows come first. Writers wait while the trigger is created,
 at most two seconds.
 
---compare N shows in what the relay's records would differ from those that the publisher
-sent last, and with --yes goes on only if topic, key and value are the same. A publisher
+--compare N shows how the relay's records would differ from the last ones that the publisher
+sent, and with --yes goes on only if topic, key and value are the same. A publisher
 that was killed may have sent rows and not marked them: --skip-present leaves out rows whose
 event is in its topic already. Both need READ and DESCRIBE on the topics.
 
---back goes back from there, with the relay stopped: it delivers what the slot has, takes
-the trigger away, and leaves later rows to the publisher.
+--back undoes --mark-new, with the relay stopped: it delivers what the slot has, removes the
+trigger, and leaves later rows to the publisher.
 
 Exit codes: 0 done, or the plan is printed; 1 not finished, run it again; 2 usage or
 configuration, nothing was changed; 3 the environment refuses; 4 a person has to decide.`,
@@ -71,7 +71,7 @@ configuration, nothing was changed; 3 the environment refuses; 4 a person has to
 		},
 	}
 	cutoverFlags(cmd, &o, &way)
-	cmd.Flags().BoolVar(&out.JSON, "json", false, "plan, steps and progress as JSON, one object a line")
+	cmd.Flags().BoolVar(&out.JSON, "json", false, "print plan, steps and progress as JSON, one object per line")
 	return cmd
 }
 

@@ -13,12 +13,12 @@ func (a *app) markCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mark",
 		Short: "Set published_at and the like on rows that are delivered; prints the plan without --once",
-		Long: `mark acts on the tables that have outbox[].mark.column. A row gets its mark once the relay has
-confirmed every slot past it and no dead letter of it waits; a mark is never taken back. With
-outbox[].rejects the rows of dead letters that wait get to show them.
-Without --once it prints how many rows have none and what stands in the way, and changes
-nothing. Run it while the relay runs, as further rows become markable only then, and as
-often as you like: one process at a time works on a table.
+		Long: `mark works on the tables that have outbox[].mark.column. It marks a row once the relay has
+confirmed every slot past it and no dead letter of it waits; it never removes a mark. With
+outbox[].rejects it also fills those columns of rows whose dead letter waits. Without
+--once it prints how many rows have no mark and what prevents it, and changes nothing. The
+relay may run at the same time, and has to run for further rows to become markable. Run mark
+as often as you like: one process at a time works on a table.
 
 Exit codes: 0 done, there was nothing to mark, or the plan is printed; 1 not finished, run it
 again; 2 usage or configuration, nothing was changed; 3 the environment refuses; 4 a person

@@ -23,7 +23,7 @@ func (a *app) replayCommand() *cobra.Command {
 		Use:   "replay",
 		Short: "Send chosen rows of the table again (dry run unless --yes)",
 		Long: `replay reads rows from the table, routes them with the present mapping, and sends them
-again with the header cdc-relay-replay. Without --yes it says what it would send, and
+again with the header cdc-relay-replay. Without --yes it prints what it would send, and
 sends nothing. Rows that are no longer in the table cannot be sent.
 
 A record that is sent again lies after newer ones of its key. One flag decides about the
@@ -70,19 +70,19 @@ Exit codes: 0 sent, or the plan is printed; 1 not finished, or rows could not be
 	f.StringVar(&o.Table, "table", "", "this `table` of the configuration")
 	f.StringVar(&since, "since", "", "rows from this `time` on, with its zone (RFC 3339)")
 	f.StringVar(&until, "until", "", "rows from before this `time`")
-	f.StringVar(&o.By, "by", "", "`column` with the time of a row (default: one with the time of creation by its name)")
+	f.StringVar(&o.By, "by", "", "`column` with the time of a row, for --since and --until (default: a column with a usual name for the creation time)")
 	f.StringVar(&ids, "ids", "", "rows of these events: a `file` with an id in each line, or - for the standard input")
 	f.StringArrayVar(&o.Keys, "key", nil, "rows with this `key`; may be repeated")
 	f.StringVar(&o.Topic, "topic", "", "rows that the mapping sends to this `topic`")
 	f.StringVar(&o.Where, "where", "", "rows that meet this SQL `condition`")
-	f.StringSliceVar(&o.Order, "order", nil, "`columns` of the order of writing (default: a key that is drawn from a sequence, else the time of creation and the key)")
+	f.StringSliceVar(&o.Order, "order", nil, "`columns` that order the rows and that no update changes (default: a key drawn from a sequence, else the creation time and the key)")
 	f.StringVar(&o.ToTopic, "to-topic", "", "send the records to this `topic`, and not to their own")
 	f.BoolVar(&o.CompleteKeys, "complete-keys", false, "send every newer row of the same keys too")
 	f.BoolVar(&o.AcceptOrder, "accept-order", false, "send after newer records of the same keys, or ahead of dead letters of theirs that wait, also while a relay runs")
-	f.IntVar(&o.MaxRate, "max-rate", 0, "rows a second at most; 0: no limit")
+	f.IntVar(&o.MaxRate, "max-rate", 0, "maximum rows per second; 0: no limit")
 	f.IntVar(&o.MaxRows, "max-rows", 100_000, "refuse to send more rows than these")
-	f.StringVar(&o.Resume, "resume", "", "go on with this `run`, which was interrupted")
-	f.BoolVar(&out.JSON, "json", false, "plan, steps and progress as JSON, one object a line")
+	f.StringVar(&o.Resume, "resume", "", "continue this `run`, which was interrupted")
+	f.BoolVar(&out.JSON, "json", false, "print plan, steps and progress as JSON, one object per line")
 	return cmd
 }
 

@@ -13,12 +13,13 @@ func (a *app) retentionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retention",
 		Short: "Remove rows that are delivered and old enough; prints the plan without --once",
-		Long: `retention works on the tables whose outbox[].retention.then is not none. It removes
-a row that is older than keep if the relay has moved every slot past the row and no dead
-letter of the row waits. With drop_partition and detach_partition it removes whole partitions of
-such rows, and makes new ones ahead of time. Without --once it prints which rows are due and what prevents their
-removal, and changes nothing. The relay may run at the same time, and has to run for new rows
-to become due. Run retention as often as you like: one process at a time works on a table.
+		Long: `retention works on the tables whose outbox[].retention.then is not none. It removes a row
+that is older than keep if the relay has moved every slot past the row and no dead letter of
+the row waits. With drop_partition and detach_partition it removes whole partitions of such
+rows, and makes new ones ahead of time. Without --once it prints which rows are due and what
+prevents their removal, and changes nothing. The relay may run at the same time, and has to
+run for new rows to become due. Run retention as often as you like: one process at a time
+works on a table.
 
 Exit codes: 0 done, nothing due, or plan printed; 1 not finished, run it again; 2 usage or
 configuration, nothing changed; 3 the environment refuses; 4 a person has to decide about

@@ -47,9 +47,9 @@ slot itself, because the topic still has the checkpoint of an earlier slot of it
 --accept-gap creates it then.
 
 With outbox[].schema.register, setup registers the schema of outbox[].schema.file in
-kafka.registry, also before the slot, and says what the registry's check of compatibility
-answers. A schema that the subject has already is not registered again. If the registry
-refuses it, setup makes no slot.`,
+kafka.registry, also before the slot, and prints what the registry's check of compatibility
+answers. A schema that the subject already has is not registered again. If the registry
+refuses the schema, setup creates no slot.`,
 		Example: `  cdc-relay setup --dry-run
   cdc-relay setup --create-table`,
 		Args: cobra.NoArgs,
