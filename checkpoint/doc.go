@@ -26,8 +26,8 @@
 //     several) is done. A record is done when the brokers have acknowledged it, or the dead
 //     letter that took its place, or when it was skipped (relay.on_reject: skip). The
 //     router makes no record of a row that a mapping leaves out. None is made either of a row that was
-//     skipped, that another relay delivered (Config.Delivered of package relay), or that an
-//     earlier session or a committed checkpoint covers. InFlight.finish of package delivery
+//     skipped, that another relay delivered (Config.AlreadySent of package relay), or that an
+//     earlier session or a committed checkpoint covers. InFlight.countDown of package delivery
 //     counts the sends of a batch, and one more until all of its rows are routed and
 //     none is held; the last calls Ticket.Done.
 //     If only the rows up to the end of one of its transactions are done,
