@@ -98,7 +98,7 @@ type Relay struct {
 	streamed   atomic.Bool           // streaming began at least once
 	olderTypes resume.OlderTypes     // used only by Run's goroutine
 	leftOut    atomic.Int64          // rows that are not sent, because Config.AlreadySent knows their records
-	doubts     promise.Doubts        // used only by Run's goroutine
+	doubts     promise.Doubts        // records once that rows may be missing (noteDrift); used only by Run's goroutine
 
 	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions

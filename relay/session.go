@@ -144,16 +144,16 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 			s.awaitRowsBefore()
 		}
 	})
-	keeping, endKeeping := context.WithCancel(deliveryCtx)
-	defer endKeeping()
-	var keeper sync.WaitGroup
+	raising, endRaising := context.WithCancel(deliveryCtx)
+	defer endRaising()
+	var raiser sync.WaitGroup
 	if s.promised != nil {
-		keeper.Go(func() { s.promised.Run(keeping, s.tracker.Confirmable, s.interrupt) })
+		raiser.Go(func() { s.promised.Run(raising, s.tracker.Confirmable, s.interrupt) })
 	}
 	err := s.deliver(ctx, deliveryCtx, endReading)
 	close(s.intake.emptied)
-	endKeeping()
-	keeper.Wait()
+	endRaising()
+	raiser.Wait()
 	s.src.Abort()
 	for b := range s.intake.out { // what the reader still had is unconfirmed and will be read again
 		s.relay.monitor.Read(b)

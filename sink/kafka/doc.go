@@ -33,7 +33,7 @@
 //     order of the others.
 //  4. One at a time after a long idle time. A broker forgets a producer a day after the
 //     latest timestamp it sent (producer.id.expiration.ms), and then takes any sequence: the
-//     batch after a refused one too. The client fails both, so nothing would tell. The
+//     batch after a refused one too. The client fails both, so nothing would report it. The
 //     first record for a partition that had none for idleTime therefore holds back the
 //     others of its topic until it is answered, and with it the broker knows the producer
 //     again. Send waits only when it is given another record of that topic. This costs one
