@@ -23,6 +23,7 @@ build() { # build PACKAGE
 	mkdir -p "$place"
 	(cd "$1" && "$GO" list . >"$place/name" && "$GO" test -c -vet=off -fuzz . -o "$place/fuzz" .)
 }
+export -f build
 
 # Go's fuzzer sometimes fails a run whose time is up, with no input that failed
 # (golang/go#75804): only such a run is repeated.
@@ -47,8 +48,11 @@ export -f run
 
 all=$(targets)
 [ -n "$all" ] || { echo "no fuzz target found" >&2; exit 1; }
-for package in $(cut -d' ' -f1 <<<"$all" | sort -u); do build "$package"; done
 cores=$("$GO" env GOMAXPROCS 2>/dev/null)
 cores=${cores:-$(getconf _NPROCESSORS_ONLN)}
+# The first build compiles what the others share; they mostly link, which takes one core.
+packages=$(cut -d' ' -f1 <<<"$all" | sort -u)
+build "$(head -n 1 <<<"$packages")"
+tail -n +2 <<<"$packages" | xargs -P "$cores" -I {} bash -c 'build "$1"' build {}
 xargs -P "$cores" -L 1 bash -c 'run "$1" "$2"' run <<<"$all"
 printf '%d fuzz targets, %s each, nothing found\n' "$(wc -l <<<"$all")" "$FUZZTIME"

@@ -22,6 +22,7 @@ import (
 
 // A table that is missing ends the start; a database that does not answer is waited for.
 func TestConsumer_StartTellsRefusedFromAbsent(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	s := newShop(t, db, harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	cfg := s.config()
@@ -70,10 +71,12 @@ var ways = map[string]func(*kafkainbox.Config){
 }
 
 func TestConsumer_HandlesEachEventOnce(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {
 			for _, way := range slices.Sorted(maps.Keys(ways)) {
 				t.Run(way, func(t *testing.T) {
+					t.Parallel()
 					db := harness.Postgres(t, db.Major())
 					s := newShop(t, db, brokers, 3)
 					cfg := s.config()
@@ -101,9 +104,11 @@ func TestConsumer_HandlesEachEventOnce(t *testing.T) {
 
 // Members join and leave without pause. Each partition moves some hundred times.
 func TestConsumer_RebalanceStorm(t *testing.T) {
+	t.Parallel()
 	harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {
 		for _, way := range []string{"one at a time", "parallel", "server-side balancer", "offsets"} {
 			t.Run(way, func(t *testing.T) {
+				t.Parallel()
 				s := newShop(t, harness.Postgres(t), brokers, 12)
 				cfg := s.config()
 				ways[way](&cfg)
@@ -138,6 +143,7 @@ func TestConsumer_RebalanceStorm(t *testing.T) {
 }
 
 func TestConsumer_TakesBadRecords(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	letters := s.topic + "-dead-letters"
 	s.brokers.CreateTopic(t, letters, 1)
@@ -184,6 +190,7 @@ func TestConsumer_TakesBadRecords(t *testing.T) {
 // Of Kafka transactions only what is committed is handled. Their markers do not keep the group
 // from the end of the topic.
 func TestConsumer_ReadsCommittedTransactionsToTheEnd(t *testing.T) {
+	t.Parallel()
 	harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {
 		s := newShop(t, harness.Postgres(t), brokers, 2)
 		client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.DefaultProduceTopic(s.topic), kgo.TransactionalID(s.topic))

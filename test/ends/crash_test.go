@@ -296,6 +296,7 @@ func TestConsumer_MemberThatWasFrozenDoesNoHarm(t *testing.T) {
 
 // Connections to the database are cut all the time: also between a COMMIT and its answer.
 func TestConsumer_LosesConnectionsToTheDatabase(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	s := newShop(t, db, harness.Kfake(t, sandbox.KafkaOptions{}), 3)
 	proxy, err := sandbox.NewProxy(db.Server.Addr())
@@ -331,6 +332,7 @@ func TestConsumer_LosesConnectionsToTheDatabase(t *testing.T) {
 
 // The database is killed, and comes back; so do the brokers.
 func TestConsumer_OutlivesServers(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 	s := newShop(t, db, harness.Kfake(t, sandbox.KafkaOptions{}), 3)
 	cfg := s.config()

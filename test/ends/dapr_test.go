@@ -20,6 +20,7 @@ import (
 
 // What the relay writes is read and found valid by the official SDK.
 func TestCloudEvents_TheSDKFindsThemValid(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{})
 	db.Exec(t, `CREATE TABLE ours (id uuid PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, payload jsonb NOT NULL,
 		created_at timestamptz NOT NULL DEFAULT now(), traceparent text, tenant text, attempt int, urgent boolean)`)

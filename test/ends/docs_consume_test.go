@@ -114,6 +114,7 @@ func consumeAndWrite(ctx context.Context, tx pgx.Tx, writer *outbox.Writer, orde
 }
 
 func TestDocs_ConsumersDoWhatTheirPageSays(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{})
 	createInbox(t, db)
 	db.Exec(t, "CREATE TABLE invoices (order_id text PRIMARY KEY, total int)")

@@ -31,6 +31,7 @@ type OrderPlaced struct {
 var event = outbox.Event{AggregateType: "order", AggregateID: "o-1", Type: "OrderPlaced", Payload: OrderPlaced{Total: 12}}
 
 func TestDocs_SnippetsAreRun(t *testing.T) {
+	t.Parallel()
 	shown := ""
 	for _, file := range []string{"docs_test.go", "docs_consume_test.go", "redis_test.go", "metrics_test.go", "../../examples/dapr/main.go", "../../examples/dapr/cdc-relay.yaml", "../../examples/dapr/components/pubsub.yaml", "../../examples/dapr/components/subscription.yaml", "../../examples/typescript/kafkajs.ts"} {
 		source, err := os.ReadFile(file)
@@ -202,6 +203,7 @@ func load(ctx context.Context, writer *outbox.Writer, tx pgx.Tx, events iter.Seq
 }
 
 func TestDocs_SnippetsDoWhatTheirPageSays(t *testing.T) {
+	t.Parallel()
 	e := start(t)
 	ctx := t.Context()
 	e.DB.Exec(t, `CREATE TABLE orders (id text PRIMARY KEY, total int)`)

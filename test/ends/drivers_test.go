@@ -132,6 +132,7 @@ func finish(tx interface {
 }
 
 func TestWrite_InTheTransactionsOfEveryLibrary(t *testing.T) {
+	t.Parallel()
 	e, w := start(t), writer(t, outbox.Config{})
 	deleting := writer(t, outbox.Config{Store: outbox.DeleteRow})
 	all := libraries(t, e.DB.URL)
@@ -190,6 +191,7 @@ func TestWrite_InTheTransactionsOfEveryLibrary(t *testing.T) {
 }
 
 func TestWrite_RefusesWhatIsNoTransaction(t *testing.T) {
+	t.Parallel()
 	e, w := start(t), writer(t, outbox.Config{})
 	db := open(t, "pgx", e.DB.URL)
 	g, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: db}), &gorm.Config{PrepareStmt: true, Logger: logger.Discard})

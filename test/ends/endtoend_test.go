@@ -215,6 +215,7 @@ func (s *shop) write(t *testing.T, ctx context.Context, url string, w *outbox.Wr
 
 // `cdc-relay deadletter` lists what a consumer set aside, and sends it again.
 func TestDeadLetters_OfAConsumerAreSentAgainByTheRelaysCommand(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 2)
 	letters := s.topic + "-dead-letters"
 	s.brokers.CreateTopic(t, letters, 1)

@@ -74,6 +74,7 @@ func counted(t *testing.T, db *harness.Database, event string, effects, keys int
 }
 
 func TestOnce_CommitsWithTheEffectOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		createInbox(t, db)
 		b := newInbox(t, "billing")
@@ -142,6 +143,7 @@ func TestOnce_CommitsWithTheEffectOrNotAtAll(t *testing.T) {
 
 // Another consumer handles the event too.
 func TestOnce_ConsumersDoNotShareKeys(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	createInbox(t, db)
 	pool := open(t, "pgx", db.URL)
@@ -154,6 +156,7 @@ func TestOnce_ConsumersDoNotShareKeys(t *testing.T) {
 }
 
 func TestOnce_ManyAtATimeHaveOneEffect(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		createInbox(t, db)
 		b := newInbox(t, "billing")
@@ -203,6 +206,7 @@ func TestOnce_ManyAtATimeHaveOneEffect(t *testing.T) {
 
 // Transactions that claim the same keys in other orders wait for each other, and do not deadlock.
 func TestClaim_KeysInOppositeOrdersDoNotDeadlock(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	createInbox(t, db)
 	b := newInbox(t, "billing")
@@ -239,6 +243,7 @@ func TestClaim_KeysInOppositeOrdersDoNotDeadlock(t *testing.T) {
 }
 
 func TestClaim_CrossingTransactionsDoNotDeadlock(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	createInbox(t, db)
 	b := newInbox(t, "billing")
@@ -285,6 +290,7 @@ func TestClaim_CrossingTransactionsDoNotDeadlock(t *testing.T) {
 }
 
 func TestPrune_DeletesWhatIsOlder(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	createInbox(t, db)
 	conn := db.Connect(t)
@@ -325,6 +331,7 @@ func TestPrune_DeletesWhatIsOlder(t *testing.T) {
 
 // The grants that are printed are enough, and none is too many.
 func TestInbox_RoleNeedsWhatIsGranted(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		createInbox(t, db)
 		role := harness.Unique(t, "billing")

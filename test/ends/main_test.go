@@ -20,10 +20,15 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
+// lanes is how many tests run at a time: they mostly wait, and each has a database and topics of
+// its own. What has to be done within a time is not parallel and runs alone, before the others.
+const lanes = "4"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		runChild()
 	}
+	harness.Parallel(lanes)
 	harness.Main(m)
 }
 

@@ -31,6 +31,7 @@ func events(registry *prometheus.Registry) kafkainbox.Events {
 }
 
 func TestEvents_AreMetrics(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	cfg, registry := s.config(), prometheus.NewRegistry()
 	cfg.Events = events(registry)

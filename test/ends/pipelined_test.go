@@ -16,6 +16,7 @@ import (
 // The statements of a round are sent at once. One that fails is its record's fault alone, and the
 // effects of the others are there once and in order.
 func TestPoison_OfAPipelinedRoundIsItsRecordAlone(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	letters := s.topic + "-dead-letters"
 	s.brokers.CreateTopic(t, letters, 1)

@@ -24,6 +24,7 @@ import (
 var errPoison = errors.New("poison with the customer's name in it")
 
 func TestPoison_BlocksItsPartitionAloneAndHeals(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 4)
 	s.produce(t, 400, 30)
 	poison := s.past[57]
@@ -77,6 +78,7 @@ func TestPoison_BlocksItsPartitionAloneAndHeals(t *testing.T) {
 }
 
 func TestPoison_BecomesADeadLetterAndIsHandledWhenItIsSentAgain(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 2)
 	letters := s.topic + "-dead-letters"
 	s.brokers.CreateTopic(t, letters, 1)
@@ -134,6 +136,7 @@ func TestPoison_BecomesADeadLetterAndIsHandledWhenItIsSentAgain(t *testing.T) {
 }
 
 func TestPoison_AmongOthersCountsAloneAndKeepsOrder(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	s.produce(t, 200, 5)
 	bad := header(s.past[100], "id")
@@ -169,6 +172,7 @@ func TestPoison_AmongOthersCountsAloneAndKeepsOrder(t *testing.T) {
 // With several transactions at a time, what is done behind a record that is not does not move the
 // offset past it.
 func TestPoison_HoldsTheOffsetOfItsPartition(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	s.produce(t, 300, 40)
 	poison := s.past[10]
@@ -203,6 +207,7 @@ func TestPoison_HoldsTheOffsetOfItsPartition(t *testing.T) {
 
 // While brokers do not take the dead letter, its record is neither marked nor passed.
 func TestPoison_LetterComesBeforeTheOffset(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	s.produce(t, 30, 5)
 	poison := s.past[10]
@@ -242,6 +247,7 @@ func TestPoison_LetterComesBeforeTheOffset(t *testing.T) {
 
 // A connection that ends while a record is handled says nothing about the record.
 func TestPoison_IsNotARecordWhoseConnectionEnds(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	letters := s.topic + "-dead-letters"
 	s.brokers.CreateTopic(t, letters, 1)
@@ -274,6 +280,7 @@ func TestPoison_IsNotARecordWhoseConnectionEnds(t *testing.T) {
 // A handler that goes on after a statement that failed, or ends the transaction, leaves no claim
 // without its effect.
 func TestPoison_OfAHandlerThatHidesItsErrors(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	letters := s.topic + "-dead-letters"
 	s.brokers.CreateTopic(t, letters, 1)

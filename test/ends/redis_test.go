@@ -99,6 +99,7 @@ func (r *redisServer) kill() {
 // Redis is full of keys of events that nobody has handled, is flushed, frozen, killed and empty
 // again. The effects are those of a consumer without it.
 func TestHints_OfARedisThatLies(t *testing.T) {
+	t.Parallel()
 	r := startRedis(t)
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 3)
 	cfg := s.config()

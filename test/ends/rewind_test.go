@@ -38,6 +38,7 @@ func (s *shop) rewind(t *testing.T) {
 }
 
 func TestRewind_BeyondTheKeysIsRefusedAndOthersAreDropped(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	cfg := s.config()
 	cfg.Keep = time.Hour

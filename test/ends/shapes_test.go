@@ -60,6 +60,7 @@ func topic(name string, s outbox.Shape, e outbox.Event) string {
 // Each shape, as SQL for its table makes it, written one by one and several at once, arrives
 // as the relay's preset reads it.
 func TestWrite_EveryShapeArrives(t *testing.T) {
+	t.Parallel()
 	if len(shapes) != len(outbox.Shapes()) {
 		t.Fatalf("%d shapes are tried, of %d", len(shapes), len(outbox.Shapes()))
 	}
@@ -143,6 +144,7 @@ func compare(t *testing.T, name string, s outbox.Shape, e outbox.Event, got stri
 // The module finds in the catalog what the tables of the migrations are for, with pgx and with
 // database/sql, and writes a row that the table takes.
 func TestDetect_KnowsTheTableOfEveryShape(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	conn := db.Connect(t)
 	standard := open(t, "pgx", db.URL)

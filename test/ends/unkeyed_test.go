@@ -17,6 +17,7 @@ import (
 // Records of another producer have no key. With their place for one, each that is in the topic is
 // handled, and none again when the group goes back.
 func TestConsumer_RecordsWithoutAKeyAreHandledByTheirPlace(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	cfg := s.config()
 	cfg.Key = kafkainbox.KeyOrPlace

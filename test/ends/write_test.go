@@ -19,6 +19,7 @@ import (
 )
 
 func TestWrite_CommitsWithTheRowOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	e, w := start(t), writer(t, outbox.Config{})
 	harness.Query[int](t, e.DB, "SELECT 1")
 	e.DB.Exec(t, "CREATE TABLE orders (id text PRIMARY KEY)")
@@ -57,6 +58,7 @@ func TestWrite_CommitsWithTheRowOrNotAtAll(t *testing.T) {
 }
 
 func TestWrite_KeepsOrderOfAKeyWithinATransaction(t *testing.T) {
+	t.Parallel()
 	e, w := start(t), writer(t, outbox.Config{})
 	var events []outbox.Event
 	for i := range 2500 {
@@ -81,6 +83,7 @@ func TestWrite_KeepsOrderOfAKeyWithinATransaction(t *testing.T) {
 }
 
 func TestWrite_DuplicateLeavesTheTransactionUsable(t *testing.T) {
+	t.Parallel()
 	e, w := start(t), writer(t, outbox.Config{})
 	event := func(key string) outbox.Event {
 		event := e.placed("o-1", 1)
@@ -107,6 +110,7 @@ func TestWrite_DuplicateLeavesTheTransactionUsable(t *testing.T) {
 }
 
 func TestWrite_DuplicatesWhereTheDatabaseMakesTheIDs(t *testing.T) {
+	t.Parallel()
 	e := start(t)
 	e.DB.Exec(t, "CREATE TABLE numbered (id bigserial PRIMARY KEY, event_type text NOT NULL, payload jsonb NOT NULL, idempotency_key text UNIQUE)")
 	shape := outbox.GenericSimple()
@@ -122,6 +126,7 @@ func TestWrite_DuplicatesWhereTheDatabaseMakesTheIDs(t *testing.T) {
 }
 
 func TestWrite_ConcurrentWritersOfAKeyWriteOne(t *testing.T) {
+	t.Parallel()
 	e, w := start(t), writer(t, outbox.Config{})
 	pool, err := pgxpool.New(t.Context(), e.DB.URL)
 	if err != nil {
@@ -164,6 +169,7 @@ func TestWrite_ConcurrentWritersOfAKeyWriteOne(t *testing.T) {
 }
 
 func TestWrite_DeleteRowIsSentAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	e, w := start(t), writer(t, outbox.Config{Store: outbox.DeleteRow})
 	kept := writer(t, outbox.Config{})
 	e.write(t, kept, e.placed("o-1", "kept"))
@@ -193,6 +199,7 @@ func TestWrite_DeleteRowIsSentAndLeavesNothing(t *testing.T) {
 }
 
 func TestWrite_MessageIsSentOnlyIfCommitted(t *testing.T) {
+	t.Parallel()
 	e := startWith(t, "{message_prefix: shop}")
 	w := writer(t, outbox.Config{Store: outbox.Message, MessagePrefix: "shop"})
 	tx, err := e.conn.Begin(t.Context())
@@ -237,6 +244,7 @@ func (c carrier) Get(string) string     { return "" }
 func (c carrier) Keys() []string        { return nil }
 
 func TestWrite_TraceReachesTheRecord(t *testing.T) {
+	t.Parallel()
 	e := start(t)
 	w := writer(t, outbox.Config{Trace: func(ctx context.Context, set func(key, value string)) {
 		propagation.TraceContext{}.Inject(ctx, carrier(set))
@@ -267,6 +275,7 @@ func TestWrite_TraceReachesTheRecord(t *testing.T) {
 
 // What the writer refuses stops a relay when it is written by hand, and what it allows does not.
 func TestWrite_RefusesWhatWouldBlockTheRelay(t *testing.T) {
+	t.Parallel()
 	const most = 4096
 	e := start(t, "relay: {on_reject: skip, accept_loss: true}")
 	e.Pipeline = e.rewritten(t, "  compression: none", fmt.Sprintf("  compression: none\n  max_message_bytes: %dKiB", most>>10))
@@ -326,6 +335,7 @@ func (e *end) try(t *testing.T, w *outbox.Writer, event outbox.Event) error {
 }
 
 func TestCopy_LoadsEvents(t *testing.T) {
+	t.Parallel()
 	e, w := start(t), writer(t, outbox.Config{})
 	load := func(n int, fault error) (int64, error) {
 		var copied int64
@@ -367,6 +377,7 @@ func TestCopy_LoadsEvents(t *testing.T) {
 }
 
 func TestWrite_SaysWhatTheTableLacks(t *testing.T) {
+	t.Parallel()
 	e := start(t)
 	for code, cfg := range map[string]outbox.Config{"42P01": {Table: "public.nothing"}, "42703": {Shape: outbox.Debezium()}} {
 		err := pgx.BeginFunc(t.Context(), e.conn, func(tx pgx.Tx) error {
