@@ -50,6 +50,36 @@ func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
 	})
 }
 
+// A stream that had to drop rows is begun anew at once, and goes on behind what was delivered.
+func TestRelay_GoesOnWhereRowsWereDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := func(first int, rows ...string) func() *wal.Batch {
+			return func() *wal.Batch {
+				b := batch(130, 0, first, rows...)
+				b.Open = true
+				return b
+			}
+		}
+		server := newServer(fixed(110, 120, 1, "order/a/1"), begun(1, "order/a/2", "order/b/3"))
+		server.origin = wal.Origin{SystemID: "1", Timeline: 1}
+		b := start(t, Config{RetryMin: time.Minute}, server)
+		pass(5 * time.Second)
+		server.mu.Lock()
+		current := server.current
+		server.batches = append(server.batches, fixed(130, 140, 3, "order/a/4"))
+		server.mu.Unlock()
+		current.fail <- &fault.Error{Kind: fault.KindRetry, Op: "stream from slot", Err: wal.ErrReadPast}
+		pass(5 * time.Second)
+		if got := b.values(); got != "1 2 3 4" || server.position() != 140 {
+			t.Errorf("delivered %q, confirmed %s", got, server.position())
+		}
+		if st := b.relay.Status(); st.State != status.Streaming {
+			t.Errorf("status %s %s", st.State, st.Reason)
+		}
+		b.stop(t)
+	})
+}
+
 // A row that waits for room when the stream breaks was read, and is not delivered.
 func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -387,7 +387,8 @@ func (r *Relay) endRules() ending.Rules {
 
 // maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
 // further. Each knows something of its rows that the one before did not: that they come as text,
-// where their transaction ends, or which record is rejected. That ends after a few sessions,
+// where their transaction ends, or which record is rejected; or it begins where one had to drop
+// rows, which takes a while each time. That ends after a few sessions,
 // except in one case: of two transactions that are larger than the window, before a position that
 // the server does not get, each session finds the end of one and forgets that of the other.
 const maxAtOnce = 16
@@ -397,6 +398,9 @@ func (r *Relay) restartsAtOnce(err error) (why string, ok bool) {
 	if errors.Is(err, record.ErrBinary) {
 		r.olderTypes.Met()
 		return "rows from before a column's type changed: reading them as text", true
+	}
+	if ending.ReadPast(err) {
+		return "reading rows again that came while the relay could not take them", true
 	}
 	return delivery.Again(err)
 }

@@ -133,14 +133,14 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		s.intake.srcErr = s.src.Run(reading, s.intake.out, s.confirmed)
-		if s.intake.srcErr != nil && !s.endedAtUnreadable() {
+		if s.intake.srcErr != nil && !s.endedAlive() {
 			s.sourceLost(ending.LostConnection(s.intake.srcErr))
 		}
 		close(s.intake.out)
 		switch {
 		case s.intake.srcErr == nil:
 			s.watchConnection()
-		case s.endedAtUnreadable():
+		case s.endedAlive():
 			s.awaitRowsBefore()
 		}
 	})
@@ -179,16 +179,16 @@ func (s *session) watchConnection() {
 	}
 }
 
-// endedAtUnreadable reports that the stream ended at a row that cannot be read, and that the rows
-// before it are delivered first (awaitRowsBefore): every later session stops at the same row, and
-// skipping it also skips whatever is undelivered before it. With exactly-once it is false, and
-// Delivery.Unreadable delivers them at the end.
-func (s *session) endedAtUnreadable() bool {
-	return !s.delivery.Rules().Fenced && ending.Unreadable(s.intake.srcErr)
+// endedAlive reports that the stream ended with its connection alive, and that the rows before the end
+// are delivered first (awaitRowsBefore). It ended where it had to drop rows, or at a row that cannot
+// be read: every later session stops at that row, and skipping it also skips whatever is undelivered
+// before it. With exactly-once it is false: Delivery.Unreadable delivers them at the end, and what
+// is not committed is read again.
+func (s *session) endedAlive() bool {
+	return !s.delivery.Rules().Fenced && (ending.Unreadable(s.intake.srcErr) || ending.ReadPast(s.intake.srcErr))
 }
 
-// awaitRowsBefore lets the deliverer finish the rows before an unreadable one for as long as the slot
-// is held, and for endGrace where the server released the slot with the error.
+// awaitRowsBefore lets the deliverer finish the rows before the end for as long as the slot is held, and for endGrace where the server released the slot with the error.
 func (s *session) awaitRowsBefore() {
 	lost := s.src.Lost()
 	var over <-chan time.Time
@@ -429,7 +429,7 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endReading context.C
 
 // drain waits, after intake ended, until every batch is durable.
 func (s *session) drain(ctx, deliveryCtx context.Context) error {
-	if s.intake.srcErr != nil && !s.endedAtUnreadable() {
+	if s.intake.srcErr != nil && !s.endedAlive() {
 		return nil // the connection is lost: outcome reports it, close waits a while
 	}
 	s.delivery.Finish()

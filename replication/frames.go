@@ -68,6 +68,36 @@ func (f *frames) pending() (size int, known bool, err error) {
 // head is the part of the message at r that was read.
 func (f *frames) head() []byte { return f.buf[f.r:f.w] }
 
+// unread is how many bytes were read and not given out.
+func (f *frames) unread() int { return f.w - f.r }
+
+// at reports whether the message at r has this kind, and a body that begins so.
+func (f *frames) at(kind, body byte) bool {
+	head := f.head()
+	return f.left == 0 && len(head) > frameHeader && head[0] == kind && head[frameHeader] == body
+}
+
+// drop drops the messages of a kind that are at hand, the last one as its bytes come. more is false
+// when a message of another kind is next.
+func (f *frames) drop(kind byte) (more bool, err error) {
+	for {
+		if f.left > 0 && !f.skipped() {
+			return true, nil
+		}
+		if f.w-f.r < frameHeader {
+			return true, nil
+		}
+		if f.buf[f.r] != kind {
+			return false, nil
+		}
+		if _, _, err := f.pending(); err != nil {
+			return false, err
+		}
+		f.whole = false
+		f.skip()
+	}
+}
+
 // skip drops the message at r, whose length is known, as its bytes come.
 func (f *frames) skip() {
 	f.left, _, _ = f.pending()

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -68,7 +69,10 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 		origin: known.Origin(),
 		abort:  make(chan struct{}),
 		lost:   make(chan struct{}),
+
+		patience: cmp.Or(known.SenderTimeout, defaultSenderTimeout) / waitOfTimeout,
 	}
+	s.unacknowledged = unacknowledged(plain(conn))
 	s.frames.limit = opt.MaxRowBytes + frameHeader + walHeader
 	if g := pacedOf(conn); g != nil {
 		g.follow(&s.pace, opt.pacing)
@@ -145,18 +149,20 @@ func (s *Stream) requestCopy() error {
 }
 
 // reportUntilClose reports the confirmed position while the consumer waits for its
-// acknowledgements. It does not read: what the server still sends belongs to the next session.
-// So it writes to find out whether the server is still there.
+// acknowledgements. What the server still sends belongs to the next session and is dropped. It
+// writes to find out whether the server is still there.
 func (s *Stream) reportUntilClose() {
 	defer close(s.reportsEnded)
 	ticks := time.NewTicker(resendInterval)
 	defer ticks.Stop()
+	began := time.Now()
+	s.readPast = true
 	for {
 		select {
 		case <-s.endReports:
 			return
 		case <-ticks.C:
-			if err := s.tickUnread(time.Now()); err != nil {
+			if err := s.tickUnread(time.Now(), began); err != nil {
 				s.broken = err
 				close(s.lost)
 				return

@@ -184,6 +184,14 @@ func pacedOf(conn net.Conn) *pacedConn {
 	return g
 }
 
+// plain is the connection below pacing and TLS.
+func plain(conn net.Conn) net.Conn {
+	if g := pacedOf(conn); g != nil {
+		return g.Conn
+	}
+	return conn
+}
+
 // holdsTLSRecord reports whether TLS can read data without waiting for the socket.
 func (g *pacedConn) holdsTLSRecord() bool { return g.records.holdsData(g.buf[g.r:g.w]) }
 

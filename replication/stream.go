@@ -58,6 +58,12 @@ type Stream struct {
 	abort    chan struct{}
 	aborting sync.Once
 
+	patience time.Duration // how long rows are not taken before readOn reads on
+	readOnAt time.Time     // when readOn last read
+	readPast bool          // rows were dropped: nothing more of this stream is decoded
+
+	unacknowledged func() int // bytes of our messages
+
 	heard    atomic.Int64 // instant of the last byte from the server; zero while Run does not listen
 	deadline time.Time    // of reads, as the connection has it
 	closed   bool
@@ -174,6 +180,9 @@ func (s *Stream) consume(out chan<- *wal.Batch) (done bool, err error) {
 	for {
 		if (s.reached || s.stopping.Load()) && !s.dec.InTransaction() {
 			return true, nil
+		}
+		if s.readPast {
+			return false, s.errReadPast()
 		}
 		kind, body, ok, err := s.frames.next()
 		if errors.Is(err, errOversized) {
@@ -298,31 +307,33 @@ func (s *Stream) violation(err error) error {
 	})
 }
 
-// flush hands on what is collected.
+// flush hands on what is collected, and the position that keep-alives brought meanwhile.
 func (s *Stream) flush(out chan<- *wal.Batch) error {
-	if s.dec.Empty() {
-		return nil
+	for !s.dec.Empty() {
+		b := s.dec.Take()
+		b.Backlog = s.pace.backlog
+		s.status.handed = max(s.status.handed, b.Through)
+		select {
+		case <-s.abort:
+			b.Release()
+			return ErrAborted
+		case out <- b:
+		default:
+			if err := s.offer(out, b); err != nil {
+				return err
+			}
+		}
 	}
-	b := s.dec.Take()
-	b.Backlog = s.pace.backlog
-	s.status.handed = max(s.status.handed, b.Through)
-	select {
-	case <-s.abort:
-		b.Release()
-		return ErrAborted
-	case out <- b:
-		return nil
-	default:
-		return s.offer(out, b)
-	}
+	return nil
 }
 
-// offer waits for room in out. Not reading costs nothing: the server blocks, and still reads our
-// status messages. Not answering would cost the connection. A request of the server to stop comes
-// after everything unread and is not seen here: whoever learns of it elsewhere calls Abort.
+// offer waits for room in out. The server blocks while it is not read, and still reads our
+// status messages; a long wait reads on slowly (readOn). A request of the server to stop comes
+// after everything unread and may not be seen here: whoever learns of it elsewhere calls Abort.
 func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 	s.heard.Store(0)
 	// Counted from the last write and not from here: offers may all be short.
+	began := time.Now()
 	timer := time.NewTimer(time.Until(s.status.lastWrite.Add(resendInterval)))
 	defer timer.Stop()
 	for {
@@ -334,7 +345,7 @@ func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 			b.Release()
 			return ErrAborted
 		case <-timer.C:
-			if err := s.tickUnread(time.Now()); err != nil {
+			if err := s.tickUnread(time.Now(), began); err != nil {
 				b.Release()
 				return err
 			}
@@ -343,15 +354,20 @@ func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 	}
 }
 
-// tickUnread keeps a connection alive that is not read: it sends the status that is due, or
-// repeats the last one to find out whether the server is still there. If it is not, another
-// relay may soon have the slot.
-func (s *Stream) tickUnread(now time.Time) error {
+// tickUnread keeps a connection alive whose rows nobody has taken since then: it sends the status that
+// is due, or repeats the last one to find out whether the server is still there. If it is not,
+// another relay may soon have the slot.
+func (s *Stream) tickUnread(now, since time.Time) error {
 	told := s.status.sent
-	if err := s.tick(now); err != nil || s.status.sent != told {
+	if err := s.tick(now); err != nil {
 		return err
 	}
-	return s.statusError(s.status.resend(now))
+	if s.status.sent.Equal(told) {
+		if err := s.statusError(s.status.resend(now)); err != nil {
+			return err
+		}
+	}
+	return s.readOn(now, since)
 }
 
 // message handles one protocol message of the copy.

@@ -100,7 +100,7 @@ var arrows = map[string][]string{
 	"relay":              {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint/stored", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/delivery":     {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "relay/ending", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "router/schemas", "sink", "tracing"},
-	"relay/ending":       {"fault", "postgres", "relay/rejected", "relay/status", "sink"},
+	"relay/ending":       {"fault", "postgres", "relay/rejected", "relay/status", "replication/wal", "sink"},
 	"relay/traces":       {"deadletter", "replication/wal", "router/record", "sink", "tracing"},
 	"tracing/export":     {"tracing"},
 	"relay/schemas":      {"fault", "relay/retry", "router/schemas"},

@@ -47,7 +47,7 @@ func (g *atLeastOnce) send(f *InFlight) {
 // may still have failed records.
 func (g *atLeastOnce) Close(cause error) {
 	d := g.delivery
-	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol {
+	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol && !errors.Is(cause, wal.ErrReadPast) {
 		return
 	}
 	stats := d.tracker.Stats()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -17,8 +18,12 @@ func ServerSilent(err error) bool {
 // LostConnection reports that the connection is lost, and the slot with it: a standby may have it
 // already.
 func LostConnection(err error) bool {
-	return err != nil && !ofBrokers(err) && postgres.KindOf(err) == fault.KindRetry
+	return err != nil && !ofBrokers(err) && !ReadPast(err) && postgres.KindOf(err) == fault.KindRetry
 }
+
+// ReadPast reports that the stream ended, with its connection alive, because rows had to be dropped
+// that nobody took for long. The next session reads them again.
+func ReadPast(err error) bool { return errors.Is(err, wal.ErrReadPast) }
 
 // Unreadable reports whether the stream ended at one of its rows, where every later one ends too.
 func Unreadable(err error) bool {
