@@ -261,17 +261,20 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// awaitLedger waits for lines as long as some come.
 func (f *shopFloor) awaitLedger(t *testing.T, n int, consumer *process) {
 	t.Helper()
-	relaytest.Eventually(t, fmt.Sprint(n, " lines"), func() (bool, string) {
-		select {
-		case <-consumer.done:
-			t.Fatalf("the consumer ended: %v\n%s", consumer.err, consumer.out.String())
-		default:
-		}
-		got := f.ledger(t)
-		return got >= n, fmt.Sprint(got, "\n", consumer.out.String())
-	})
+	for last, got := 0, f.ledger(t); got < n; last = got {
+		relaytest.Eventually(t, fmt.Sprintf("more lines than %d of %d", last, n), func() (bool, string) {
+			select {
+			case <-consumer.done:
+				t.Fatalf("the consumer ended: %v\n%s", consumer.err, consumer.out.String())
+			default:
+			}
+			got = f.ledger(t)
+			return got > last, consumer.out.String()
+		})
+	}
 }
 
 // A record without an id is not known by anything: two of them are not one event. The consumers
