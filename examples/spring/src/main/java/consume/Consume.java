@@ -10,6 +10,7 @@ import org.slf4j.LoggerFactory;
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.context.annotation.Bean;
+import org.springframework.core.NestedExceptionUtils;
 import org.springframework.jdbc.core.simple.JdbcClient;
 import org.springframework.kafka.annotation.KafkaListener;
 import org.springframework.kafka.listener.DefaultErrorHandler;
@@ -74,7 +75,7 @@ public class Consume {
     DefaultErrorHandler again() {
         var handler = new DefaultErrorHandler(new FixedBackOff(500, FixedBackOff.UNLIMITED_ATTEMPTS));
         handler.setRetryListeners((event, failure, attempt) -> LOG.warn("attempt {}: topic {}, partition {}, offset {}: {}",
-                attempt, event.topic(), event.partition(), event.offset(), failure.getCause().getClass().getName()));
+                attempt, event.topic(), event.partition(), event.offset(), NestedExceptionUtils.getMostSpecificCause(failure).getClass().getName()));
         return handler;
     }
 
