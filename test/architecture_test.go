@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -378,6 +381,47 @@ func TestArchitecture_NestedModulesStandAlone(t *testing.T) {
 					t.Errorf("%s imports %s", p.ImportPath, path)
 				}
 			}
+		}
+	}
+}
+
+// drivers are the modules of pgx, clients those of franz-go.
+var (
+	drivers = []string{"github.com/jackc/pgx/v5", "github.com/jackc/pgpassfile", "github.com/jackc/pgservicefile", "golang.org/x/text"}
+	clients = append([]string{"github.com/jackc/puddle/v2", "golang.org/x/sync", "github.com/twmb/franz-go", "github.com/twmb/franz-go/pkg/kmsg", "github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}, drivers...)
+)
+
+// What a service is built with that imports one of the packages: as a module of its own, which
+// requires outbox or inbox and lets the go command add the rest.
+func TestArchitecture_AServiceIsBuiltWithADriverAndNothingElse(t *testing.T) {
+	for path, libraries := range map[string][]string{
+		"outbox": nil, "outbox/pgxoutbox": drivers, "inbox": nil, "inbox/pgxinbox": drivers, "inbox/kafkainbox": clients,
+	} {
+		folder, _, _ := strings.Cut(path, "/")
+		whole, err := filepath.Abs(filepath.Join(root, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		for name, text := range map[string]string{
+			"go.mod":  fmt.Sprintf("module service\n\ngo 1.25.0\n\nrequire %s v0.0.0\n\nreplace %[1]s => %s\n", module+folder, whole),
+			"go.sum":  read(t, folder+"/go.sum"),
+			"main.go": fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n", module+path),
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command("go", "list", "-mod=mod", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}", ".")
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		got := slices.Compact(slices.Sorted(slices.Values(strings.Fields(string(out)))))
+		want := slices.Sorted(slices.Values(append([]string{module + folder}, libraries...)))
+		if !slices.Equal(got, want) {
+			t.Errorf("a service that imports %s is built with %q, want %q", path, got, want)
 		}
 	}
 }

@@ -200,9 +200,15 @@ func copiedKeys(t *testing.T, db *harness.Database) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?ms)^```sql\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 2 {
+	if len(blocks) != 3 {
 		t.Fatalf("%d statements on the page", len(blocks))
 	}
+	db.Exec(t, "INSERT INTO inbox (consumer, key, at) VALUES ('billing', 'old', now() - interval '16 days'), ('billing', 'young', now() - interval '14 days'), ('shipping', 'old', now() - interval '16 days')")
+	db.Exec(t, blocks[0][1]) // deletes what is old
+	if left := harness.Query[string](t, db, "SELECT string_agg(consumer || ' ' || key, ', ' ORDER BY consumer) FROM inbox WHERE key IN ('old', 'young')"); left != "billing young, shipping old" {
+		t.Errorf("left of old keys: %s", left)
+	}
+	blocks = blocks[1:]
 	db.Exec(t, blocks[0][1])
 	db.Exec(t, "INSERT INTO processed_events VALUES ('021bf1d1861a1a39e64c53fe459f5370', now())")
 	db.Exec(t, blocks[1][1])

@@ -21,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/outbox"
 	"github.com/cdc-relay/cdc-relay/outbox/pgxoutbox"
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -64,31 +65,56 @@ func relayCommand(t testing.TB, p *relaytest.Pipeline, args ...string) *exec.Cmd
 	return exec.CommandContext(t.Context(), relayProgram(t), append(args, "--config", file)...)
 }
 
+// trial is what an event goes through from end to end.
+type trial struct {
+	postgres, brokers string
+
+	// exact is a relay with exactly_once and a consumer that keeps offsets and no keys.
+	exact bool
+}
+
 // Writers write with package outbox, the relay is killed all the time, members of the group come
-// and go, and a service journals what it gets, in other databases on the same server.
+// and go, and a service journals what it gets, in other databases on the same server. What the
+// relay leaves is repeats or, with exactly_once, transactions that are aborted.
 func TestEndToEnd_EachWriteHasOneEffectInOrder(t *testing.T) {
-	for _, on := range []struct{ postgres, brokers string }{{"15", "kfake"}, {"18", "apache"}} {
-		t.Run(on.postgres+" "+on.brokers, func(t *testing.T) {
+	for name, on := range map[string]trial{
+		"15 kfake":               {postgres: "15", brokers: "kfake"},
+		"18 apache":              {postgres: "18", brokers: "apache"},
+		"18 kfake exactly once":  {postgres: "18", brokers: "kfake", exact: true},
+		"15 apache exactly once": {postgres: "15", brokers: "apache", exact: true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			brokers := harness.Kfake
 			if on.brokers == "apache" {
 				brokers = func(t testing.TB, _ sandbox.KafkaOptions) *harness.Brokers { return harness.Kafka(t) }
 			}
-			endToEnd(t, harness.Postgres(t, on.postgres), harness.Postgres(t, on.postgres), brokers(t, sandbox.KafkaOptions{}))
+			endToEnd(t, harness.Postgres(t, on.postgres), harness.Postgres(t, on.postgres), brokers(t, sandbox.KafkaOptions{}), on.exact)
 		})
 	}
 }
 
-func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers) {
+func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers, exact bool) {
 	s := newShop(t, to, brokers, 4)
 	kind := strings.TrimSuffix(s.topic, "-events")
 	s.topic = kind + "-events"
 	brokers.CreateTopic(t, s.topic, 4)
-	p := relaytest.New(t, from, brokers, []string{"{table: public.outbox}"})
+	var relay []string
+	checkpoints := harness.Unique(t, "checkpoints")
+	if exact {
+		relay = []string{"relay: {guarantee: exactly_once, checkpoint_topic: " + checkpoints + "}"}
+	}
+	p := relaytest.New(t, from, brokers, []string{"{table: public.outbox}"}, relay...)
 	p.Setup(t)
+	if exact {
+		kafka := p.Settings().Kafka
+		if _, err := topics.EnsureCheckpointTopic(t.Context(), kafka.Connection, kafka.CreateTopics, checkpoints, false); err != nil {
+			t.Fatal(err)
+		}
+	}
 	pool := newPool(t, from.URL, 6)
 
 	cfg := s.config()
-	cfg.Topics, cfg.RoundEvents = []string{s.topic}, 200
+	cfg.Topics, cfg.RoundEvents, cfg.Offsets = []string{s.topic}, 200, exact
 	cfg.Handle = journalPayload
 	var mu sync.Mutex
 	duplicates := 0
@@ -96,6 +122,15 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 		mu.Lock()
 		defer mu.Unlock()
 		duplicates += r.Duplicates
+	}
+	// What kills left in the topic: the consumer has met it.
+	left := func() int {
+		if exact {
+			return s.repeats(t)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return duplicates
 	}
 
 	length := 10 * time.Second
@@ -111,35 +146,17 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 	for n := range 4 {
 		writers.Go(func() { s.write(t, ctx, pool.Config().ConnString(), w, kind, n) })
 	}
-	writers.Go(func() {
-		for ctx.Err() == nil {
-			cmd := relayCommand(t, p, "run")
-			if err := cmd.Start(); err != nil {
-				t.Error(err)
-				return
-			}
-			// A kill before anything was sent tries nothing.
-			for before := s.end(t); s.end(t) == before && ctx.Err() == nil; {
-				<-time.After(20 * time.Millisecond)
-			}
-			<-time.After(time.Duration(100+rand.IntN(400)) * time.Millisecond)
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-			kills++
-		}
-	})
+	writers.Go(func() { kills = s.kill(t, ctx, p) })
 	members := []*member{s.start(t, cfg)}
 	for ctx.Err() == nil {
 		members = append(members, s.start(t, cfg))
 		<-time.After(time.Second)
 		members[0].stop(t)
 		members = members[1:]
-		mu.Lock()
-		// Where a kill hits is chance: the trial goes on until one has made duplicates.
-		if time.Since(began) > length && duplicates > 0 {
+		// Where a kill hits is chance: the trial goes on until one has left something.
+		if time.Since(began) > length && left() > 0 {
 			cancel()
 		}
-		mu.Unlock()
 	}
 	writers.Wait()
 	last := p.Start(t)
@@ -149,10 +166,43 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 		m.stop(t)
 	}
 	s.verify(t)
-	t.Logf("%d events, %d duplicates, %d kills", len(s.ids), duplicates, kills)
-	if len(s.ids) < 100 || duplicates == 0 {
-		t.Errorf("%d events, %d duplicates: nothing was tried", len(s.ids), duplicates)
+	t.Logf("%d events, %d repeats, %d kills", len(s.ids), left(), kills)
+	if len(s.ids) < 100 || left() == 0 {
+		t.Errorf("%d events, %d repeats: nothing was tried", len(s.ids), left())
 	}
+}
+
+// kill runs the relay and kills it again and again until ctx ends, and returns how often.
+func (s *shop) kill(t *testing.T, ctx context.Context, p *relaytest.Pipeline) (kills int) {
+	for ctx.Err() == nil {
+		relay := &process{cmd: relayCommand(t, p, "run"), done: make(chan struct{})}
+		relay.start(t)
+		// A kill before anything was sent tries nothing.
+		for before := s.end(t); s.end(t) == before && ctx.Err() == nil; {
+			select {
+			case <-relay.done:
+				t.Errorf("the relay ended: %v\n%s", relay.err, relay.out.String())
+				return kills
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		<-time.After(time.Duration(100+rand.IntN(400)) * time.Millisecond)
+		relay.kill()
+		kills++
+	}
+	return kills
+}
+
+// repeats is how many records the topic has beyond one for each event. With exactly_once all but one
+// of an event's are of Kafka transactions that were aborted.
+func (s *shop) repeats(t *testing.T) int {
+	t.Helper()
+	ids := map[string]bool{}
+	records := s.brokers.Read(t, s.topic)
+	for _, r := range records {
+		ids[header(r, "id")] = true
+	}
+	return len(records) - len(ids)
 }
 
 // journalPayload is the effect of a record that a relay sent.

@@ -1,15 +1,19 @@
 package ends
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -18,19 +22,27 @@ import (
 
 // example is a folder of examples/ and how its page says that it is prepared and run.
 type example struct {
+	name    string // empty: folder
 	folder  string
 	needs   []string   // programs
 	prepare [][]string // commands, in a copy of the folder
+	env     []string   // of prepare
 	write   []string
 	consume []string
 }
+
+var preparePython = [][]string{{"python3", "-m", "venv", ".venv"}, {".venv/bin/pip", "install", "-q", "-r", "requirements-async.txt"}}
 
 var examples = []example{
 	{folder: "go", needs: []string{"go"}, prepare: [][]string{{"go", "build", "-o", "bin/", "./write", "./consume"}}, write: []string{"bin/write"}, consume: []string{"bin/consume"}},
 	{
 		folder: "python", needs: []string{"python3"},
-		prepare: [][]string{{"python3", "-m", "venv", ".venv"}, {".venv/bin/pip", "install", "-q", "-r", "requirements.txt"}},
+		prepare: preparePython,
 		write:   []string{".venv/bin/python", "write.py"}, consume: []string{".venv/bin/python", "consume.py"},
+	},
+	{
+		name: "python asyncio", folder: "python", needs: []string{"python3"}, prepare: preparePython,
+		write: []string{".venv/bin/python", "write.py"}, consume: []string{".venv/bin/python", "consume_async.py"},
 	},
 	{
 		folder: "typescript", needs: []string{"node", "npm"},
@@ -38,9 +50,20 @@ var examples = []example{
 		write:   []string{"node", "--import", "tsx", "write.ts"}, consume: []string{"node", "--import", "tsx", "consume.ts"},
 	},
 	{
+		folder: "prisma", needs: []string{"node", "npm"},
+		prepare: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}, {"npm", "run", "generate"}, {"npm", "run", "check"}},
+		env:     []string{"PRISMA_SCHEMA_ENGINE_BINARY=/bin/true"},
+		write:   []string{"node", "--import", "tsx", "write.ts"}, consume: []string{"node", "--import", "tsx", "consume.ts"},
+	},
+	{
 		folder: "java", needs: []string{"javac", "mvn"},
 		prepare: [][]string{{"mvn", "-q", "-B", "compile", "dependency:copy-dependencies"}},
 		write:   []string{"java", "-cp", "target/classes:target/lib/*", "Write"}, consume: []string{"java", "-cp", "target/classes:target/lib/*", "Consume"},
+	},
+	{
+		folder: "spring", needs: []string{"javac", "mvn"},
+		prepare: [][]string{{"mvn", "-q", "-B", "compile", "dependency:copy-dependencies"}},
+		write:   []string{"java", "-cp", "target/classes:target/lib/*", "write.Write"}, consume: []string{"java", "-cp", "target/classes:target/lib/*", "consume.Consume"},
 	},
 }
 
@@ -82,7 +105,7 @@ func (x example) ready(t *testing.T) string {
 		}
 		for _, command := range x.prepare {
 			cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // of the table above
-			cmd.Dir = copied
+			cmd.Dir, cmd.Env = copied, append(os.Environ(), x.env...)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return "", fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, out)
 			}
@@ -207,7 +230,7 @@ func TestExamples(t *testing.T) {
 		orders = 100
 	}
 	for _, x := range examples {
-		t.Run(x.folder, func(t *testing.T) {
+		t.Run(cmp.Or(x.name, x.folder), func(t *testing.T) {
 			t.Parallel()
 			dir := x.ready(t)
 			f := newShopFloor(t, "")
@@ -238,45 +261,136 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// awaitLedger waits for lines as long as some come.
 func (f *shopFloor) awaitLedger(t *testing.T, n int, consumer *process) {
 	t.Helper()
-	relaytest.Eventually(t, fmt.Sprint(n, " lines"), func() (bool, string) {
-		select {
-		case <-consumer.done:
-			t.Fatalf("the consumer ended: %v\n%s", consumer.err, consumer.out.String())
-		default:
-		}
-		got := f.ledger(t)
-		return got >= n, fmt.Sprint(got, "\n", consumer.out.String())
-	})
+	for last, got := 0, f.ledger(t); got < n; last = got {
+		relaytest.Eventually(t, fmt.Sprintf("more lines than %d of %d", last, n), func() (bool, string) {
+			select {
+			case <-consumer.done:
+				t.Fatalf("the consumer ended: %v\n%s", consumer.err, consumer.out.String())
+			default:
+			}
+			got = f.ledger(t)
+			return got > last, consumer.out.String()
+		})
+	}
 }
 
-// kafkajs stops at the relay's default compression, with the error that the page has, and reads it
-// with the line that the page gives.
-func TestExamples_KafkajsNeedsACodecForTheDefaultCompression(t *testing.T) {
+// A record without an id is not known by anything: two of them are not one event. The consumers
+// stop at the first, and neither pass it nor claim anything.
+func TestExamples_StopAtARecordWithoutAnID(t *testing.T) {
+	for _, x := range examples {
+		t.Run(cmp.Or(x.name, x.folder), func(t *testing.T) {
+			t.Parallel()
+			dir := x.ready(t)
+			f := newShopFloor(t, "")
+			client, err := kgo.NewClient(kgo.SeedBrokers(f.Brokers.Addrs...), kgo.DefaultProduceTopic(f.topic))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			for range 2 {
+				record := &kgo.Record{Key: []byte("7f0c5d5e-0000-4000-8000-000000000001"), Value: []byte(`{"amount": 1}`), Headers: []kgo.RecordHeader{{Key: "eventType", Value: []byte("OrderPlaced")}}}
+				if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			consumer := f.run(t, dir, x.consume)
+			relaytest.Eventually(t, "it stops at the record", func() (bool, string) {
+				out := consumer.out.String()
+				select {
+				case <-consumer.done:
+					if consumer.err == nil {
+						t.Fatalf("it ends as if all were well\n%s", out)
+					}
+					return true, ""
+				default:
+				}
+				return strings.Contains(out, "partition waits at a record") || strings.Contains(out, "attempt 2: "), out
+			})
+			if lines, keys := f.ledger(t), harness.Query[int](t, f.DB, "SELECT count(*)::int FROM inbox"); lines != 0 || keys != 0 {
+				t.Errorf("%d lines, %d keys", lines, keys)
+			}
+		})
+	}
+}
+
+// Spring's default error handler would leave out a record that has failed ten times.
+func TestExamples_SpringLeavesNoRecordOutThatFails(t *testing.T) {
 	t.Parallel()
-	x := examples[2]
+	x := exampleOf("spring")
 	dir := x.ready(t)
 	f := newShopFloor(t, "")
-	const orders = 50
-	writer := f.run(t, dir, append(x.write[:len(x.write):len(x.write)], fmt.Sprint(orders)))
-	<-writer.done
-	if writer.err != nil {
-		t.Fatalf("%v\n%s", writer.err, writer.out.String())
-	}
+	const orders = 20
+	f.placeOrders(t, orders)
 	relay := f.relay(t)
-	command := []string{"node", "--import", "tsx", "kafkajs.ts"}
-	without := f.run(t, dir, command, "WITHOUT_SNAPPY=1")
-	select {
-	case <-without.done:
-	case <-time.After(relaytest.Patience):
-		t.Fatalf("it goes on without the codec\n%s", without.out.String())
-	}
-	if !strings.Contains(without.out.String(), "Snappy compression not implemented") {
-		t.Errorf("the page has another error than this one:\n%s", without.out.String())
-	}
-	with := f.run(t, dir, command)
-	f.awaitLedger(t, 2*orders, with)
+	f.DB.Exec(t, "ALTER TABLE ledger RENAME TO away")
+	consumer := f.run(t, dir, x.consume)
+	relaytest.Eventually(t, "a record fails more than ten times", func() (bool, string) {
+		out := consumer.out.String()
+		return strings.Contains(out, "attempt 12: topic "+f.topic), out
+	})
+	f.DB.Exec(t, "ALTER TABLE away RENAME TO ledger")
+	f.awaitLedger(t, 2*orders, consumer)
 	f.verify(t, orders)
+	consumer.stop(t)
 	relay.stop(t)
+}
+
+// exampleOf is the one with this name.
+func exampleOf(name string) example {
+	return examples[slices.IndexFunc(examples, func(x example) bool { return cmp.Or(x.name, x.folder) == name })]
+}
+
+// Some clients stop at the relay's default compression, with the errors that the page has, and read
+// it with what the page gives.
+func TestExamples_ClientsNeedACodecForTheDefaultCompression(t *testing.T) {
+	for _, client := range []struct {
+		name, example string
+		without, with []string
+		env           []string // of without
+		message       string
+	}{
+		{"kafkajs", "typescript", []string{"node", "--import", "tsx", "kafkajs.ts"}, []string{"node", "--import", "tsx", "kafkajs.ts"}, []string{"WITHOUT_SNAPPY=1"}, "Snappy compression not implemented"},
+		{
+			"aiokafka", "python asyncio",
+			[]string{".venv/bin/python", "-c", "import runpy, sys\nsys.modules['cramjam'] = None # as if it were not installed\nrunpy.run_path('consume_async.py', run_name='__main__')"},
+			exampleOf("python asyncio").consume, nil, "UnsupportedCodecError: Libraries for snappy compression codec not found",
+		},
+	} {
+		t.Run(client.name, func(t *testing.T) {
+			t.Parallel()
+			x := exampleOf(client.example)
+			dir := x.ready(t)
+			page, err := os.ReadFile("../../docs/consuming.md")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(page), client.message) {
+				t.Errorf("the page does not have the error %q", client.message)
+			}
+			f := newShopFloor(t, "")
+			const orders = 50
+			writer := f.run(t, dir, append(x.write[:len(x.write):len(x.write)], fmt.Sprint(orders)))
+			<-writer.done
+			if writer.err != nil {
+				t.Fatalf("%v\n%s", writer.err, writer.out.String())
+			}
+			relay := f.relay(t)
+			without := f.run(t, dir, client.without, client.env...)
+			select {
+			case <-without.done:
+			case <-time.After(relaytest.Patience):
+				t.Fatalf("it goes on without the codec\n%s", without.out.String())
+			}
+			if !strings.Contains(without.out.String(), client.message) {
+				t.Errorf("the page has another error than this one:\n%s", without.out.String())
+			}
+			with := f.run(t, dir, client.with)
+			f.awaitLedger(t, 2*orders, with)
+			f.verify(t, orders)
+			relay.stop(t)
+		})
+	}
 }

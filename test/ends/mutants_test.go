@@ -56,6 +56,12 @@ var mutants = []mutant{
 	{"a group that goes back handles records without a key again", [][3]string{
 		{"inbox/key.go", `fmt.Sprintf("%d-%d-%d", partition, offset, timestamp.UnixMilli())`, `fmt.Sprintf("%d-%d-%d", partition, offset, time.Now().UnixNano())`},
 	}, ".", "TestConsumer_RecordsWithoutAKeyAreHandledByTheirPlace"},
+	{"records of aborted transactions are handled", [][3]string{
+		{"inbox/kafkainbox/consumer.go", "kgo.FetchIsolationLevel(kgo.ReadCommitted())", "kgo.FetchIsolationLevel(kgo.ReadUncommitted())"},
+	}, ".", "TestEndToEnd_EachWriteHasOneEffectInOrder/18_kfake_exactly_once"},
+	{"with Offsets a round moves the offset that another member has moved", [][3]string{
+		{"inbox/kafkainbox/progress.go", `one + " AND next = $4"`, `one + " AND $4::bigint IS NOT NULL"`},
+	}, ".", "TestOffsets_AreThoseOfTheDatabaseWhereTwoMembersOwnAPartition"},
 	{"the offset goes on before the dead letter is acknowledged", [][3]string{
 		{"inbox/kafkainbox/deadletter.go", "	sent := false\n", "	sent := false\n	p.finish([]item{it})\n"},
 		{"inbox/kafkainbox/deadletter.go", "			p.finish([]item{it})\n			return true\n", "			return true\n"},

@@ -96,8 +96,27 @@ func (r *redisServer) kill() {
 	_ = r.cmd.Wait()
 }
 
+// restore kills the server and has it begin with a dump from before what do did.
+func (r *redisServer) restore(t *testing.T, do func()) {
+	t.Helper()
+	if err := r.client.Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := r.client.DBSize(t.Context()).Val()
+	do()
+	r.kill()
+	r.start(t)
+	relaytest.Eventually(t, "Redis has its dump", func() (bool, string) {
+		n, err := r.client.DBSize(t.Context()).Result()
+		return err == nil && n >= want && want > 0, fmt.Sprintf("%d keys of %d, %v", n, want, err)
+	})
+	if err := os.Remove(filepath.Join(r.dir, filepath.Base(r.dir)+".rdb")); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Redis is full of keys of events that nobody has handled, is flushed, frozen, killed and empty
-// again. The effects are those of a consumer without it.
+// again, and begins with an old dump. The effects are those of a consumer without it.
 func TestHints_OfARedisThatLies(t *testing.T) {
 	t.Parallel()
 	r := startRedis(t)
@@ -143,6 +162,11 @@ func TestHints_OfARedisThatLies(t *testing.T) {
 		return n > 0, fmt.Sprintf("%d keys, %v", n, err)
 	})
 	s.repeat(t, 500)
+	r.restore(t, func() {
+		s.produce(t, 100, 20)
+		s.repeat(t, 200)
+		s.awaitAll(t)
+	})
 	lie()
 	s.produce(t, 100, 20)
 	s.awaitAll(t)

@@ -25,7 +25,14 @@ public final class Consume {
 
     private static String keyOf(ConsumerRecord<String, String> event) {
         String key = header(event, "idempotency_key");
-        return key.isEmpty() ? event.topic() + "/i/" + header(event, "id") : event.topic() + "/k/" + key;
+        if (!key.isEmpty()) {
+            return event.topic() + "/k/" + key;
+        }
+        String id = header(event, "id");
+        if (id.isEmpty()) { // else all such records would be one event
+            throw new IllegalArgumentException("no header id: topic " + event.topic() + ", partition " + event.partition() + ", offset " + event.offset());
+        }
+        return event.topic() + "/i/" + id;
     }
 
     private static void handle(Connection tx, ConsumerRecord<String, String> event) throws SQLException {
