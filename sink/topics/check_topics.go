@@ -123,9 +123,8 @@ func (c *checker) checkKept(name string, config map[string]string) {
 	case refused != nil:
 		seen, _ := advice.Split(refused)
 		c.fail(compaction, c.command("kafka-configs.sh", "--alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", name), "%s", seen)
-	case config["retention.ms"] != "-1" || config["retention.bytes"] != "-1" && config["retention.bytes"] != "":
-		c.warn(check, c.command("kafka-configs.sh", "--alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", name),
-			"topic %s: dead letters that nobody has looked at are deleted in time (retention.ms %s, retention.bytes %s)", name, config["retention.ms"], config["retention.bytes"])
+	case lettersExpire(config) != "":
+		c.warn(check, c.command("kafka-configs.sh", "--alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", name), "topic %s: %s", name, lettersExpire(config))
 	default:
 		c.ok(check, "topic %s keeps its records", name)
 	}
