@@ -21,7 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
+	letterstopic "github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
@@ -211,7 +211,7 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 		what := wording.Count(n, "record") + map[bool]string{true: " of topic %s is neither dead letter nor marker", false: " of topic %s are neither dead letters nor markers"}[n == 1]
 		fmt.Fprintf(a.stderr, "cdc-relay: warning: "+what+": somebody else writes to it\n", l.settings.DeadLetterTopic)
 	}
-	if err := topics.LettersKept(cmd.Context(), l.settings.Kafka.Connection, l.settings.DeadLetterTopic); err != nil {
+	if err := letterstopic.Kept(cmd.Context(), l.settings.Kafka.Connection, l.settings.DeadLetterTopic); err != nil {
 		fmt.Fprintf(a.stderr, "cdc-relay: warning: %v; letters may be gone already\n", err)
 	}
 	return l, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -51,7 +52,7 @@ type Sink struct {
 	end  context.CancelFunc
 
 	topics  *topics.Creator
-	letters *topics.LetterTopic
+	letters *letters.Topic
 
 	mu      sync.Mutex
 	aborted chan struct{} // closed when abort and repair are done; nil when none was needed
@@ -87,7 +88,7 @@ func newSink(cfg Config, gatherTime time.Duration, log zerolog.Logger, hooks ...
 	k := &Sink{cfg: cfg, gatherTime: gatherTime, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
 	k.life, k.end = context.WithCancel(context.Background())
 	k.topics = topics.NewCreator(cfg.CreateTopics, cfg.DeadLetterTopic, log)
-	k.letters = topics.NewLetterTopic(cfg.DeadLetterTopic, log)
+	k.letters = letters.NewTopic(cfg.DeadLetterTopic, log)
 	k.round.Store(1)
 	k.batches.New = func() any { return &inFlightBatch{sink: k} }
 	k.onSettled = k.settled

@@ -1,4 +1,4 @@
-package topics_test
+package letters_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -18,6 +18,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+func cluster(t testing.TB) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "letters"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
 
 // adminOf is a client for what an operator does.
 func adminOf(t *testing.T, c *kfake.Cluster) *kadm.Client {
@@ -42,10 +52,10 @@ func isCompacted(err error) bool {
 	return ok && e.Class == sink.Blocked && e.Reason == fault.ReasonDeadLetterTopic && strings.Contains(err.Error(), "cleanup.policy=delete,retention.ms=-1")
 }
 
-func TestLetterTopic_NoticesWhatIsChangedLater(t *testing.T) {
-	c := cluster(t, kfake.SeedTopics(1, "letters"))
+func TestTopic_NoticesWhatIsChangedLater(t *testing.T) {
+	c := cluster(t)
 	admin := adminOf(t, c)
-	l := topics.NewLetterTopic("letters", zerolog.Nop())
+	l := letters.NewTopic("letters", zerolog.Nop())
 	if err := l.Kept(t.Context(), admin, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +82,10 @@ func TestLetterTopic_NoticesWhatIsChangedLater(t *testing.T) {
 
 // The relay does not need the right to read settings. Whoever takes it away while the topic is
 // compacted leaves nothing by which the relay could go on.
-func TestLetterTopic_IsNotJudgedWithoutTheRightToSeeItsSettings(t *testing.T) {
-	c := cluster(t, kfake.SeedTopics(1, "letters"))
+func TestTopic_IsNotJudgedWithoutTheRightToSeeItsSettings(t *testing.T) {
+	c := cluster(t)
 	admin := adminOf(t, c)
-	l := topics.NewLetterTopic("letters", zerolog.Nop())
+	l := letters.NewTopic("letters", zerolog.Nop())
 	alter(t, admin, "letters", "cleanup.policy", "compact")
 	if err := l.Kept(t.Context(), admin, 0); !isCompacted(err) {
 		t.Fatal(err)
@@ -95,11 +105,11 @@ func TestLetterTopic_IsNotJudgedWithoutTheRightToSeeItsSettings(t *testing.T) {
 	}
 }
 
-func TestLetterTopic_WarnsOnceOfEachRetention(t *testing.T) {
-	c := cluster(t, kfake.SeedTopics(1, "letters"))
+func TestTopic_WarnsOnceOfEachRetention(t *testing.T) {
+	c := cluster(t)
 	admin := adminOf(t, c)
 	var log bytes.Buffer
-	l := topics.NewLetterTopic("letters", zerolog.New(&log))
+	l := letters.NewTopic("letters", zerolog.New(&log))
 	steps := []struct {
 		setting, value string
 		warnings       int
