@@ -184,6 +184,8 @@ func TestParse_NamesThePlaceOfWhatItCannotRead(t *testing.T) {
 		{"partition", HeaderPartition, "1e3", HeaderPartition},
 		{"timestamp", HeaderTimestamp, "today", HeaderTimestamp},
 		{"size", HeaderValueSize, "-1", HeaderValueSize},
+		{"position of the row", HeaderRowLSN, "", HeaderRowLSN},
+		{"transaction of the row", HeaderRowXID, "4294967296", HeaderRowXID},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bad := good

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -249,6 +250,34 @@ func TestLetter_KeepsWhatMakesItsRecordAgain(t *testing.T) {
 		l, _, err := Parse(message(tt.w, 0, 0))
 		if err != nil || l.Schema != tt.schema || !l.Committed.Equal(tt.committed) {
 			t.Errorf("%s: schema %d, committed %s: %v", name, l.Schema, l.Committed, err)
+		}
+	}
+}
+
+// What a record may say of its row besides the columns.
+func TestLetter_KeepsTheOriginOfARow(t *testing.T) {
+	for name, want := range map[string]Origin{
+		"an insert":            {LSN: 0x1_0000_0020, XID: 1<<32 - 1},
+		"an update":            {LSN: 0x20, XID: 7, Change: wal.Update},
+		"a delete":             {LSN: 0x20, XID: 7, Change: wal.Delete},
+		"a row from its table": {},
+	} {
+		rec := newRecord(0x10, 1, "a", "v")
+		rec.Row.LSN, rec.Row.Txn.XID = want.LSN, want.XID
+		if want.Change != 0 {
+			rec.Row.Change = &wal.Change{Op: want.Change}
+		}
+		w := Wrap(rec, topic, cause)
+		for Strip(&w) {
+		}
+		if l, _, err := Parse(message(w, 0, 0)); err != nil || l.Origin != want {
+			t.Errorf("%s: %+v, want %+v: %v", name, l.Origin, want, err)
+		}
+		if at := headerAt(w.Headers, HeaderRowLSN); (at >= 0) != (want.LSN != 0) {
+			t.Errorf("%s: %v", name, w.Headers)
+		}
+		if at := headerAt(w.Headers, HeaderRowXID); (at >= 0) != (want.XID != 0) {
+			t.Errorf("%s: %v", name, w.Headers)
 		}
 	}
 }
