@@ -360,6 +360,10 @@ func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 		t.Fatal("the key is free while its letter is on its way")
 	}
 	p.Read(message(Wrap(rec, topic, c), 0, 0))
+	marker(0)
+	if p.Len() != 1 {
+		t.Fatal("the key is free while the letter of a row that followed is on its way")
+	}
 	p.Read(message(Wrap(newRecord(0x20, 1, "a", "v"), topic, c), 0, 1))
 	marker(0)
 	if p.Len() != 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -242,12 +243,17 @@ func TestLetter_KeepsWhatMakesItsRecordAgain(t *testing.T) {
 	}{
 		"a value by a schema":              {wrapped(framed+"x", committed), 7, committed},
 		"the same, left out":               {stripped(wrapped(framed+"x", committed)), 7, committed},
+		"by the last number of a schema":   {stripped(wrapped("\x00\x7f\xff\xff\xffx", committed)), math.MaxInt32, committed},
+		"by a number that no schema has":   {stripped(wrapped("\x00\x80\x00\x00\x00x", committed)), 0, committed},
 		"a value by none":                  {stripped(wrapped(`{"n": 1}`, committed)), 0, committed},
 		"a payload of which none was made": {stripped(wrapped(framed+"x", committed, router.PartValue)), 0, committed},
 		"a message outside a transaction":  {wrapped("v", time.Time{}), 0, time.Time{}},
 		"position headers alone":           {positioned, 0, committed},
 	} {
 		l, _, err := Parse(message(tt.w, 0, 0))
+		if at := headerAt(tt.w.Headers, HeaderValueSchema); at >= 0 && string(tt.w.Headers[at].Value) == "0" {
+			t.Errorf("%s: a schema is named that no registry has", name)
+		}
 		if err != nil || l.Schema != tt.schema || !l.Committed.Equal(tt.committed) {
 			t.Errorf("%s: schema %d, committed %s: %v", name, l.Schema, l.Committed, err)
 		}
