@@ -184,6 +184,8 @@ func TestParse_NamesThePlaceOfWhatItCannotRead(t *testing.T) {
 		{"partition", HeaderPartition, "1e3", HeaderPartition},
 		{"timestamp", HeaderTimestamp, "today", HeaderTimestamp},
 		{"size", HeaderValueSize, "-1", HeaderValueSize},
+		{"position of the row", HeaderRowLSN, "", HeaderRowLSN},
+		{"transaction of the row", HeaderRowXID, "4294967296", HeaderRowXID},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bad := good
@@ -358,6 +360,10 @@ func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 		t.Fatal("the key is free while its letter is on its way")
 	}
 	p.Read(message(Wrap(rec, topic, c), 0, 0))
+	marker(0)
+	if p.Len() != 1 {
+		t.Fatal("the key is free while the letter of a row that followed is on its way")
+	}
 	p.Read(message(Wrap(newRecord(0x20, 1, "a", "v"), topic, c), 0, 1))
 	marker(0)
 	if p.Len() != 1 {

@@ -36,6 +36,9 @@ const (
 	HeaderGroup       = prefix + "group"       // what keeps order: hash of topic and key
 	HeaderPartition   = prefix + "partition"   // explicit partition; absent when the key decides
 	HeaderCommitTime  = prefix + "commit-time" // of the transaction, RFC 3339; absent for a message outside any; letters of version 0.1 have none
+	HeaderRowLSN      = prefix + "row-lsn"     // of the row itself; absent where it is not known, and for a message
+	HeaderRowXID      = prefix + "row-xid"     // of its transaction; absent as the one before
+	HeaderChange      = prefix + "change"      // what the row is, as the stream names it; absent for an insert
 	HeaderTimestamp   = prefix + "timestamp"   // mapped timestamp, RFC 3339; absent when there is none
 	HeaderMissing     = prefix + "missing"     // comma list: topic, key, value, headers, timestamp, partition
 	HeaderValueSize   = prefix + "value-bytes"
@@ -166,11 +169,21 @@ type Letter struct {
 
 	Committed time.Time // commit time of the row's transaction; zero where it is not known
 
+	Origin Origin // of a row of a table
+
 	Body *Body // the value is the whole body of a logical message; nil: it is not
 
 	Partition int32 // of the dead-letter topic, as the next two
 	Offset    int64
 	At        time.Time
+}
+
+// Origin is what a record may say of its row besides the columns, in the source block of Debezium for
+// instance. Letters of version 0.1 have nothing of it.
+type Origin struct {
+	LSN    wal.LSN // zero where it is not known
+	XID    uint32  // as LSN
+	Change wal.Op  // zero: an insert
 }
 
 // Complete reports whether Record can be sent as it is.
@@ -192,7 +205,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	var row Row
 	row.Commit, row.Seq = rec.Row.Place()
 	table := rec.Row.Relation.Qualified()
-	headers := make([]record.Header, 0, len(rec.Headers)+15)
+	headers := make([]record.Header, 0, len(rec.Headers)+18)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {
 			headers = append(headers, h)
@@ -229,6 +242,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	if !rec.Row.Outside() {
 		add(HeaderCommitTime, rec.Row.Txn.Time.UTC().Format(timestampNotation))
 	}
+	addOrigin(rec.Row, add)
 	if !rec.Timestamp.IsZero() {
 		add(HeaderTimestamp, rec.Timestamp.UTC().Format(timestampNotation))
 	}
@@ -237,6 +251,22 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 		addBody(rec.Row, add)
 	}
 	return record.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: record.AutoPartition, Nth: rec.Nth, Span: rec.Span, Row: rec.Row}
+}
+
+// addOrigin adds the headers of a row that is not a message.
+func addOrigin(row *wal.Row, add func(name, value string)) {
+	if row.Relation.IsMessages() {
+		return
+	}
+	if row.LSN != 0 {
+		add(HeaderRowLSN, row.LSN.String())
+	}
+	if xid := row.Txn.XID; xid != 0 {
+		add(HeaderRowXID, strconv.FormatUint(uint64(xid), 10))
+	}
+	if row.Change != nil {
+		add(HeaderChange, string(row.Change.Op))
+	}
 }
 
 // short is the text of an error, fit for a header.

@@ -30,6 +30,9 @@ func TestMessageRow_IsTheMessageOfTheLetter(t *testing.T) {
 				if Strip(&w) {
 					t.Error("the letter of a message was shortened")
 				}
+				if headerAt(w.Headers, HeaderRowLSN) >= 0 || headerAt(w.Headers, HeaderRowXID) >= 0 {
+					t.Errorf("what is a message's is also a row's: %v", w.Headers)
+				}
 				l, _, err := Parse(message(w, 0, 0))
 				if err != nil {
 					t.Fatal(err)

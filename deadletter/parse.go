@@ -98,7 +98,7 @@ func (p *parser) letter(l *Letter) {
 	l.Record.Timestamp, l.Committed = p.time(HeaderTimestamp), p.time(HeaderCommitTime)
 	l.ValueBytes, _ = p.count(HeaderValueSize, 64)
 	l.ValueHash = p.values[HeaderValueHash]
-	l.Body = p.body()
+	l.Origin, l.Body = p.origin(), p.body()
 	if n, ok := p.count(HeaderValueSchema, 32); ok {
 		l.Schema = uint32(n)
 	} else if !slices.Contains(l.Missing, router.PartValue) {
@@ -107,6 +107,22 @@ func (p *parser) letter(l *Letter) {
 	if at := headerAt(l.Record.Headers, record.HeaderCommitTime); at >= 0 && l.Committed.IsZero() {
 		l.Committed, _ = time.Parse(timestampNotation, string(l.Record.Headers[at].Value)) // a letter of version 0.1 may have it
 	}
+}
+
+func (p *parser) origin() (o Origin) {
+	if text, ok := p.values[HeaderRowLSN]; ok {
+		var err error
+		if o.LSN, err = wal.ParseLSN(text); err != nil {
+			p.fail(HeaderRowLSN)
+		}
+	}
+	if n, ok := p.count(HeaderRowXID, 33); ok {
+		o.XID = uint32(n)
+	}
+	if op := p.values[HeaderChange]; op != "" {
+		o.Change = wal.Op(op[0])
+	}
+	return o
 }
 
 // time is a header that holds one, zero where it is not there.

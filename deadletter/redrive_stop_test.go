@@ -240,3 +240,27 @@ func TestRedriver_StopsWhereSendWaitsForBrokersThatAreAway(t *testing.T) {
 		}
 	})
 }
+
+// A redrive is halted between two keys: the letters of a key that was begun are all sent, however
+// many pieces they are.
+func TestRedriver_IsHaltedBetweenTwoKeys(t *testing.T) {
+	for halt, want := range []int{0, 3, 4} { // how many keys are let through: the records that are sent
+		log := newLog(Filter{})
+		for i, key := range []string{"a", "a", "a", "b", "c"} {
+			log.letter(wal.LSN(0x10*(i+1)), key)
+		}
+		tasks := log.backlog.Whole()
+		var out sinktest.Recorder
+		asked, done := 0, 0
+		r := &Redriver{Sink: &out, Topic: topic, most: 1,
+			Halted: func() bool { asked++; return asked > halt },
+			ReadLetters: func(_ context.Context, entries []*Entry) (map[Location]*Letter, error) {
+				return whole(Task{Entries: entries}, func(l *Letter) { l.Record.Value = []byte("v") }), nil
+			},
+		}
+		err := r.Run(t.Context(), tasks, func(o Outcome) { done += o.Done })
+		if stopped, ok := errors.AsType[*Stopped](err); !ok || !errors.Is(stopped.Err, ErrHalted) || done != want {
+			t.Errorf("halted after %d keys: %d letters are done, want %d: %v", halt, done, want, err)
+		}
+	}
+}

@@ -334,6 +334,19 @@ func TestBacklog_KeepsLettersOfAKeyTogetherWhereATopicIsNotKnownYet(t *testing.T
 	}
 }
 
+// Letters of a key in two topics that are known are two tasks: neither can belong to the other.
+func TestBacklog_KeepsLettersOfAKeyApartWhereTheirTopicsAreKnown(t *testing.T) {
+	l := newLog(Filter{Commit: 0x20})
+	for i, of := range []string{"carts", "orders"} {
+		rec := newRecord(wal.LSN(0x10*(i+1)), 1, "a", "v")
+		rec.Topic = of
+		l.put(Wrap(rec, topic, cause), 0)
+	}
+	if tasks := l.backlog.Whole(); len(tasks) != 1 || len(tasks[0].Entries) != 1 || tasks[0].Entries[0].Record.Topic != "orders" {
+		t.Errorf("%+v, want the selected letter alone", tasks)
+	}
+}
+
 func keepsLettersTogether(t *testing.T, topics [2]string) {
 	l := newLog(Filter{Commit: 0x20})
 	for i, one := range []struct {

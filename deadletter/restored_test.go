@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"math"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -241,14 +243,47 @@ func TestLetter_KeepsWhatMakesItsRecordAgain(t *testing.T) {
 	}{
 		"a value by a schema":              {wrapped(framed+"x", committed), 7, committed},
 		"the same, left out":               {stripped(wrapped(framed+"x", committed)), 7, committed},
+		"by the last number of a schema":   {stripped(wrapped("\x00\x7f\xff\xff\xffx", committed)), math.MaxInt32, committed},
+		"by a number that no schema has":   {stripped(wrapped("\x00\x80\x00\x00\x00x", committed)), 0, committed},
 		"a value by none":                  {stripped(wrapped(`{"n": 1}`, committed)), 0, committed},
 		"a payload of which none was made": {stripped(wrapped(framed+"x", committed, router.PartValue)), 0, committed},
 		"a message outside a transaction":  {wrapped("v", time.Time{}), 0, time.Time{}},
 		"position headers alone":           {positioned, 0, committed},
 	} {
 		l, _, err := Parse(message(tt.w, 0, 0))
+		if at := headerAt(tt.w.Headers, HeaderValueSchema); at >= 0 && string(tt.w.Headers[at].Value) == "0" {
+			t.Errorf("%s: a schema is named that no registry has", name)
+		}
 		if err != nil || l.Schema != tt.schema || !l.Committed.Equal(tt.committed) {
 			t.Errorf("%s: schema %d, committed %s: %v", name, l.Schema, l.Committed, err)
+		}
+	}
+}
+
+// What a record may say of its row besides the columns.
+func TestLetter_KeepsTheOriginOfARow(t *testing.T) {
+	for name, want := range map[string]Origin{
+		"an insert":            {LSN: 0x1_0000_0020, XID: 1<<32 - 1},
+		"an update":            {LSN: 0x20, XID: 7, Change: wal.Update},
+		"a delete":             {LSN: 0x20, XID: 7, Change: wal.Delete},
+		"a row from its table": {},
+	} {
+		rec := newRecord(0x10, 1, "a", "v")
+		rec.Row.LSN, rec.Row.Txn.XID = want.LSN, want.XID
+		if want.Change != 0 {
+			rec.Row.Change = &wal.Change{Op: want.Change}
+		}
+		w := Wrap(rec, topic, cause)
+		for Strip(&w) {
+		}
+		if l, _, err := Parse(message(w, 0, 0)); err != nil || l.Origin != want {
+			t.Errorf("%s: %+v, want %+v: %v", name, l.Origin, want, err)
+		}
+		if at := headerAt(w.Headers, HeaderRowLSN); (at >= 0) != (want.LSN != 0) {
+			t.Errorf("%s: %v", name, w.Headers)
+		}
+		if at := headerAt(w.Headers, HeaderRowXID); (at >= 0) != (want.XID != 0) {
+			t.Errorf("%s: %v", name, w.Headers)
 		}
 	}
 }

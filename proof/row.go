@@ -53,7 +53,7 @@ func (w Waiting) full() error {
 	switch {
 	case w.Full:
 	case w.Unmarked:
-		return pause(fault.ReasonDeadLettersFull, "", "when none waits, delete the records of the dead-letter topic (kafka-delete-records.sh), and restart", "more dead letters were discarded than can be held against the rows")
+		return pause(fault.ReasonDeadLettersFull, "", "delete the rows of discarded dead letters, then, when none waits, the records of the dead-letter topic (kafka-delete-records.sh), and restart", "more dead letters were discarded than can be held against the rows")
 	default:
 		return nil
 	}

@@ -93,12 +93,13 @@ type Relay struct {
 	serverBack   chan struct{} // one token: the probe reached a server that it had not reached before
 	tryNow       chan struct{} // TryNow sends; who pauses before another attempt receives, and tries at once
 
-	drift      atomic.Pointer[drift] // set once, by the probe or the stream
-	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; used only by the probe
-	streamed   atomic.Bool           // streaming began at least once
-	olderTypes resume.OlderTypes     // used only by Run's goroutine
-	leftOut    atomic.Int64          // rows that are not sent, because Config.AlreadySent knows their records
-	doubts     promise.Doubts        // records once that rows may be missing (noteDrift); used only by Run's goroutine
+	drift       atomic.Pointer[drift] // set once, by the probe or the stream
+	unchanged   wal.LSN               // end of the WAL at the probe's last look that saw no change; used only by the probe
+	streamed    atomic.Bool           // streaming began at least once
+	lettersLost atomic.Bool           // the dead-letter topic did not keep every letter when a session ran
+	olderTypes  resume.OlderTypes     // used only by Run's goroutine
+	leftOut     atomic.Int64          // rows that are not sent, because Config.AlreadySent knows their records
+	doubts      promise.Doubts        // records once that rows may be missing (noteDrift); used only by Run's goroutine
 
 	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions
@@ -509,7 +510,8 @@ func (r *Relay) checkTables(src Source) error {
 }
 
 // readySink builds the sink and, until the brokers answered once, asks whether
-// they do. Later the client reconnects by itself while the stream continues.
+// they do. Later the client reconnects by itself while the stream continues. It asks again where the
+// dead-letter topic did not keep every letter.
 func (r *Relay) readySink(ctx context.Context) error {
 	if r.sink == nil {
 		s, err := r.parts.Sink()
@@ -519,7 +521,7 @@ func (r *Relay) readySink(ctx context.Context) error {
 		r.sink = s
 		r.monitor.SetSink(s)
 	}
-	if r.monitor.SinkReached() {
+	if r.monitor.SinkReached() && !r.lettersLost.Load() {
 		return nil
 	}
 	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -528,6 +530,7 @@ func (r *Relay) readySink(ctx context.Context) error {
 		return err
 	}
 	r.monitor.Reached(false, true)
+	r.lettersLost.Store(false)
 	return nil
 }
 

@@ -56,7 +56,8 @@ const stuckAfter = 20 * time.Second
 // pingInterval is how often idle brokers are asked whether they are there.
 const pingInterval = 10 * time.Second
 
-// ping keeps the shown state of the brokers true while nothing is sent to them.
+// ping keeps the shown state of the brokers true while nothing is sent to them, and ends a session
+// whose dead-letter topic does not keep every letter any more.
 func (r *Relay) ping(deliveryCtx context.Context, stopped <-chan struct{}) {
 	t := time.NewTicker(pingInterval)
 	defer t.Stop()
@@ -66,11 +67,28 @@ func (r *Relay) ping(deliveryCtx context.Context, stopped <-chan struct{}) {
 		case <-stopped:
 			return
 		}
-		if p, ok := r.monitor.Sink().(sink.Pinger); ok {
-			ctx, cancel := context.WithTimeout(deliveryCtx, pingInterval/2)
+		ctx, cancel := context.WithTimeout(deliveryCtx, pingInterval/2)
+		present := r.monitor.Sink()
+		if p, ok := present.(sink.Pinger); ok {
 			p.Ping(ctx)
-			cancel()
 		}
+		if k, ok := present.(sink.LetterKeeper); ok {
+			r.lettersKept(k.LettersKept(ctx))
+		}
+		cancel()
+	}
+}
+
+// lettersKept ends the session for the reason why the dead-letter topic does not keep every letter;
+// nil: it does. A start is refused for the same, so no session begins until the topic is right
+// (readySink).
+func (r *Relay) lettersKept(refused error) {
+	if refused == nil {
+		return
+	}
+	r.lettersLost.Store(true)
+	if s := r.session.Load(); s != nil {
+		s.interrupt(refused)
 	}
 }
 

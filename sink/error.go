@@ -12,6 +12,11 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Classify keeps the class where the error is the cause of another one.
+func (e *Error) Classify(found error) *Error {
+	return &Error{Class: e.Class, Reason: e.Reason, Err: found}
+}
+
 // Classified is an error that knows its class. Classify is given the error that it was
 // found in.
 type Classified interface {

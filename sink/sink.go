@@ -63,6 +63,13 @@ type Abandoner interface {
 // whether or not there is anything to send. Any goroutine may call it.
 type Pinger interface{ Ping(ctx context.Context) }
 
+// LetterKeeper is a Sink that asks the brokers whether the dead-letter topic still keeps every
+// record: its settings may be changed at any time. The error is a *Error. Any goroutine may call it.
+// Where it knows of such an error it writes no dead letter either.
+type LetterKeeper interface {
+	LettersKept(ctx context.Context) error
+}
+
 // Incidents is a Sink that counts what brokers did wrong since it was made. Any goroutine
 // may call it.
 type Incidents interface {

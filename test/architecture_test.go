@@ -92,8 +92,9 @@ var arrows = map[string][]string{
 	"sink":          {"advice", "fault", "router/record"},
 	"sink/auth":     {"fault", "loopback", "sink"},
 	"sink/broker":   {"advice", "fault", "peer", "router/record", "sink", "sink/auth"},
-	"sink/topics":   {"advice", "fault", "router/record", "sink", "sink/broker", "wording"},
-	"sink/kafka":    {"advice", "fault", "router/record", "sink", "sink/broker", "sink/topics"},
+	"sink/letters":  {"advice", "fault", "sink", "sink/broker"},
+	"sink/topics":   {"advice", "fault", "router/record", "sink", "sink/broker", "sink/letters", "wording"},
+	"sink/kafka":    {"advice", "fault", "router/record", "sink", "sink/broker", "sink/letters", "sink/topics"},
 	"sink/kafkatx":  {"advice", "fault", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
 	"sink/sinktest": {"fault", "replication/wal", "router/record", "sink"},
 
@@ -141,7 +142,7 @@ var arrows = map[string][]string{
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "router/resolve", "selection", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/overtaken", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "figures", "frame", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "selection", "setup", "sink", "sink/broker", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/overtaken", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "figures", "frame", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "selection", "setup", "sink", "sink/broker", "sink/letters", "tail", "tracing", "tracing/export", "upkeep", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 
@@ -159,7 +160,7 @@ var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
 	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/snapshot", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
-	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "registry", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/letters", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "registry", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/twmb/franz-go/pkg/sr":            {"registry"},
 	"github.com/prometheus":                      {"metrics"},
 	"github.com/goccy/go-yaml":                   {"config/document", "debezium/importer"},

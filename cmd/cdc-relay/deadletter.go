@@ -21,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	letterstopic "github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
@@ -209,6 +210,9 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 	if n := l.backlog.Foreign; n > 0 {
 		what := wording.Count(n, "record") + map[bool]string{true: " of topic %s is neither dead letter nor marker", false: " of topic %s are neither dead letters nor markers"}[n == 1]
 		fmt.Fprintf(a.stderr, "cdc-relay: warning: "+what+": somebody else writes to it\n", l.settings.DeadLetterTopic)
+	}
+	if err := letterstopic.Kept(cmd.Context(), l.settings.Kafka.Connection, l.settings.DeadLetterTopic); err != nil {
+		fmt.Fprintf(a.stderr, "cdc-relay: warning: %v; letters may be gone already\n", err)
 	}
 	return l, nil
 }

@@ -71,3 +71,41 @@ func TestLetters_AreThoseThatLaterRowsOvertake(t *testing.T) {
 		})
 	}
 }
+
+// What is done with makes room, so that a long log with few letters that wait is counted whole.
+func TestLetters_AreCountedUpToABound(t *testing.T) {
+	const own = "7/5/now"
+	l := &letters{settings: settings(relay.StopOnReject, true), groups: make(map[group]*waiting)}
+	found := func() *Found {
+		t.Helper()
+		all := l.overtaken("7", "5", []string{"now"})
+		if len(all) != 1 {
+			t.Fatalf("%d sources", len(all))
+		}
+		return all[0]
+	}
+	at := int64(0)
+	add := func(key string, n int) (offsets []int64) {
+		for range n {
+			l.read(letter(own, "public.outbox", key, "route", at))
+			offsets = append(offsets, at)
+			at++
+		}
+		return offsets
+	}
+	add("kept", 1)
+	done := add("done", maxLetters-1)
+	if f := found(); f.Letters != maxLetters || f.More {
+		t.Errorf("%d of %d are counted, more: %t", f.Letters, maxLetters, f.More)
+	}
+	l.read(marker(own, "done", at, done[1:]...)) // the first one still waits
+	at++
+	add("kept", maxLetters-2)
+	if f := found(); f.Letters != maxLetters || f.More {
+		t.Errorf("after others were done with: %d of %d are counted, more: %t", f.Letters, maxLetters, f.More)
+	}
+	add("kept", 1)
+	if f := found(); f.Letters != maxLetters || !f.More || f.Seen()[:10] != "more than " {
+		t.Errorf("of one more: %d, more: %t, %s", f.Letters, f.More, f.Seen())
+	}
+}

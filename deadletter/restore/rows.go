@@ -46,7 +46,7 @@ func NewRows(cfg *config.Config, settings relay.Config) *Rows {
 func (r *Rows) Close() { r.finder.Close() }
 
 // Restore finds the rows that have the event id of a dead letter and routes each, as if it were
-// the letter's: with its commit time, and by its schema. All of them are given.
+// the letter's: with its commit time, position and transaction, and by its schema. All of them are given.
 func (r *Rows) Restore(ctx context.Context, l *deadletter.Letter) iter.Seq2[deadletter.Restored, error] {
 	return func(yield func(deadletter.Restored, error) bool) {
 		if err := r.each(ctx, l, func(made deadletter.Restored) error {
@@ -79,6 +79,9 @@ func (r *Rows) each(ctx context.Context, l *deadletter.Letter, give func(deadlet
 	if table < 0 {
 		return fmt.Errorf("table %s is not in the configuration (it has %s), and the letter has no %s", l.Table, r.tables(), strings.Join(l.Missing, ", "))
 	}
+	if op := l.Origin.Change; op != 0 {
+		return fmt.Errorf("the letter has no %s, and is of %s: its table has the row as it is now, and not what was to be sent; discard it, and write the event again", strings.Join(l.Missing, ", "), map[bool]string{true: "a delete", false: "an update"}[op == wal.Delete])
+	}
 	column, err := r.idColumn(ctx, table)
 	if err != nil {
 		return err
@@ -89,6 +92,7 @@ func (r *Rows) each(ctx context.Context, l *deadletter.Letter, give func(deadlet
 		if !l.Committed.IsZero() {
 			row.Txn.Time = l.Committed
 		}
+		row.LSN, row.Txn.XID = l.Origin.LSN, l.Origin.XID
 		made, err := r.make(ctx, l, row)
 		if _, ok := errors.AsType[*schemas.Unmet](err); ok {
 			return err // the row is not at fault

@@ -61,3 +61,44 @@ func TestSet_SaysThatMoreWereDiscardedThanItKeeps(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// An event that was sent after all makes room for another one, of letters and of bytes.
+func TestSet_KeepsAsManyDiscardedLettersAsItMay(t *testing.T) {
+	large := func(name string, bytes int) string { return name + strings.Repeat("x", bytes-len(name)) }
+	for name, tt := range map[string]struct {
+		limit         int
+		first, second string
+		more          string // is one too many
+	}{
+		"of letters": {2, "a", "b", "c"},
+		"of bytes":   {10, large("a", maxBytes/2), large("b", maxBytes/2), "c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSet()
+			s.gone.limit = tt.limit
+			at := int64(0)
+			next := func(event string, done func(at int64, offsets ...int64) *topics.Message) {
+				s.Read(message(own, "public.outbox", event, at))
+				s.Read(done(at+1, at))
+				at += 2
+			}
+			sent := func(at int64, offsets ...int64) *topics.Message { return marker(own, at, offsets...) }
+			for range 3 {
+				next(tt.first, discards)
+				next(tt.second, discards)
+				next(tt.second, discards) // again
+				if ids, full := s.Discarded(func(string) bool { return true }); len(ids) != 2 || full {
+					t.Fatalf("%d are kept, %t", len(ids), full)
+				}
+				next(tt.first, sent)
+				next(tt.second, sent)
+			}
+			next(tt.first, discards)
+			next(tt.second, discards)
+			next(tt.more, discards)
+			if _, full := s.Discarded(func(string) bool { return true }); !full {
+				t.Error("one too many was kept")
+			}
+		})
+	}
+}

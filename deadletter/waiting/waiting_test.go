@@ -106,10 +106,12 @@ func TestSet_IsFullForGood(t *testing.T) {
 	if !s.Full() {
 		t.Error("not full any more, although the third letter was left out")
 	}
-	s = newSet()
-	s.Read(message(own, "public.outbox", strings.Repeat("x", maxBytes), 0))
-	if !s.Full() {
-		t.Error("not full of bytes")
+	for more, want := range map[int]bool{0: false, 1: true} {
+		s = newSet()
+		s.Read(message(own, "t", strings.Repeat("x", maxBytes-1+more), 0))
+		if s.Full() != want {
+			t.Errorf("full of %d bytes: %t", maxBytes+more, s.Full())
+		}
 	}
 }
 
@@ -124,6 +126,13 @@ func TestSet_NamesTheNewestLetterOfARow(t *testing.T) {
 	named := s.Named("public.outbox")
 	if len(named) != 2 || named["a"].Offset != 7 || named["b"].Offset != 1 || named["a"].Reason != "encode" {
 		t.Errorf("%+v", named)
+	}
+	// One row has two letters, as it had when the relay was killed before it confirmed the first.
+	again := message(own, "public.outbox", "b", 1)
+	again.Offset = 11
+	s.Read(again)
+	if named := s.Named("public.outbox"); named["b"].Offset != 11 {
+		t.Errorf("%+v", named["b"])
 	}
 	s.Read(marker(own, 10, 7))
 	if named := s.Named("public.outbox"); named["a"].Offset != 0 {

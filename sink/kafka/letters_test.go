@@ -40,3 +40,36 @@ func TestReady_WantsEveryDeadLetterKept(t *testing.T) {
 		_ = k.Close(t.Context())
 	}
 }
+
+// Somebody compacts the topic while the relay runs, and sets it right later.
+func TestKafka_WritesNoDeadLetterToACompactedTopic(t *testing.T) {
+	c := cluster(t, kfake.SeedTopics(1, "letters", "orders"))
+	k := open(t, c, func(cfg *kafka.Config) { cfg.DeadLetterTopic = "letters" })
+	if err := k.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heals(t, k, newRecord("letters", "k", "while it keeps them"))
+	setPolicy(t, c, "letters", "compact")
+	if err := k.LettersKept(t.Context()); err == nil {
+		t.Error("nothing is said of a topic that was compacted")
+	}
+	heals(t, k, newRecord("orders", "k", "row"))
+	wantFailure(t, sendOne(t, k, newRecord("letters", "k", "while it is compacted")), sink.Blocked, fault.ReasonDeadLetterTopic, "cleanup.policy=compact", "--add-config cleanup.policy=delete")
+	setPolicy(t, c, "letters", "delete")
+	heals(t, k, newRecord("letters", "k", "once it is right")) // though nobody but Send looks at it
+	if got := read(t, c, "letters"); len(got) != 2 || string(got[0].Value) != "while it keeps them" || string(got[1].Value) != "once it is right" {
+		t.Errorf("letters: %v", got)
+	}
+}
+
+func setPolicy(t *testing.T, c *kfake.Cluster, topic, policy string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &policy}}, topic); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -59,6 +59,9 @@ func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, do
 	f.kafka, f.contexts = f.kafka[:len(records)], f.contexts[:len(records)]
 	for i := range records {
 		size, err := Fit(&records[i], k.cfg.MaxMessageBytes)
+		if err == nil {
+			err = k.LetterKept(ctx, records[i].Topic)
+		}
 		if err != nil {
 			f.fits, f.unfit = i, err
 			break

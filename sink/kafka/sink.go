@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -50,7 +51,8 @@ type Sink struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	topics *topics.Creator
+	topics  *topics.Creator
+	letters *letters.Topic
 
 	mu      sync.Mutex
 	aborted chan struct{} // closed when abort and repair are done; nil when none was needed
@@ -60,9 +62,10 @@ type Sink struct {
 }
 
 var (
-	_ sink.Sink      = (*Sink)(nil)
-	_ sink.Pinger    = (*Sink)(nil)
-	_ sink.Incidents = (*Sink)(nil)
+	_ sink.Sink         = (*Sink)(nil)
+	_ sink.Pinger       = (*Sink)(nil)
+	_ sink.LetterKeeper = (*Sink)(nil)
+	_ sink.Incidents    = (*Sink)(nil)
 )
 
 // client is one franz-go client and what was learnt through it.
@@ -85,6 +88,7 @@ func newSink(cfg Config, gatherTime time.Duration, log zerolog.Logger, hooks ...
 	k := &Sink{cfg: cfg, gatherTime: gatherTime, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
 	k.life, k.end = context.WithCancel(context.Background())
 	k.topics = topics.NewCreator(cfg.CreateTopics, cfg.DeadLetterTopic, log)
+	k.letters = letters.NewTopic(cfg.DeadLetterTopic, log)
 	k.round.Store(1)
 	k.batches.New = func() any { return &inFlightBatch{sink: k} }
 	k.onSettled = k.settled
@@ -159,10 +163,29 @@ func (k *Sink) Ready(ctx context.Context) error {
 	if err := k.reach.Ready(ctx, k.client.Load().Client, k.cfg.Brokers); err != nil {
 		return err
 	}
+	return k.LettersKept(ctx)
+}
+
+// LettersKept asks the brokers whether the dead-letter topic keeps every record. The error is a
+// *Error.
+func (k *Sink) LettersKept(ctx context.Context) error {
 	if k.cfg.DeadLetterTopic == "" {
 		return nil
 	}
-	return topics.VerifyLetterTopic(ctx, kadm.NewClient(k.client.Load().Client), k.cfg.DeadLetterTopic)
+	return k.letters.Kept(ctx, kadm.NewClient(k.client.Load().Client), 0)
+}
+
+// letterAge is for how long an answer of the brokers about the dead-letter topic counts when a
+// letter is written.
+const letterAge = time.Second
+
+// LetterKept is LettersKept for a record that is about to be written: nil, unless it is a dead
+// letter. An answer that is younger than letterAge will do.
+func (k *Sink) LetterKept(ctx context.Context, topic string) error {
+	if k.cfg.DeadLetterTopic == "" || topic != k.cfg.DeadLetterTopic {
+		return nil
+	}
+	return k.letters.Kept(ctx, kadm.NewClient(k.client.Load().Client), letterAge)
 }
 
 // Ping asks whether a broker is there, for Reachable's sake. Brokers that were

@@ -129,6 +129,9 @@ func (o *outcomes) produce(ctx context.Context, t *Sink, client *kgo.Client, p *
 	for i := range made {
 		r := &p.records[i]
 		size, err := kafka.Fit(r, t.cfg.MaxMessageBytes)
+		if err == nil {
+			err = t.plain.LetterKept(ctx, r.Topic)
+		}
 		if err != nil {
 			o.fail(&made[i], err)
 			return // the rest is held back: the transaction cannot be committed any more

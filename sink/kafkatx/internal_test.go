@@ -24,7 +24,7 @@ func TestProduce_EndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	s := &Sink{cfg: Config{Config: kafka.Config{MaxMessageBytes: 1 << 20}}}
+	s := &Sink{cfg: Config{Config: kafka.Config{MaxMessageBytes: 1 << 20}}, plain: new(kafka.Sink)}
 	s.batch.Store(1)
 	records := make([]record.Record, 3)
 	for i := range records {
@@ -59,7 +59,7 @@ func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	s := &Sink{cfg: Config{Config: kafka.Config{MaxMessageBytes: 1 << 20}}}
+	s := &Sink{cfg: Config{Config: kafka.Config{MaxMessageBytes: 1 << 20}}, plain: new(kafka.Sink)}
 	batch := make([]record.Record, records)
 	for i := range batch {
 		batch[i] = record.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: record.AutoPartition}

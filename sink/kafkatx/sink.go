@@ -50,10 +50,11 @@ type Sink struct {
 }
 
 var (
-	_ sink.Sink      = (*Sink)(nil)
-	_ sink.Pinger    = (*Sink)(nil)
-	_ sink.Incidents = (*Sink)(nil)
-	_ sink.Refuser   = (*Sink)(nil)
+	_ sink.Sink         = (*Sink)(nil)
+	_ sink.Pinger       = (*Sink)(nil)
+	_ sink.LetterKeeper = (*Sink)(nil)
+	_ sink.Incidents    = (*Sink)(nil)
+	_ sink.Refuser      = (*Sink)(nil)
 )
 
 // Config is what transactions need beside the brokers.
@@ -191,6 +192,9 @@ func (t *Sink) Ready(ctx context.Context) error {
 
 // Ping is kafka.Sink's.
 func (t *Sink) Ping(ctx context.Context) { t.plain.Ping(ctx) }
+
+// LettersKept is kafka.Sink's.
+func (t *Sink) LettersKept(ctx context.Context) error { return t.plain.LettersKept(ctx) }
 
 // TopicsRecreated is kafka.Sink's.
 func (t *Sink) TopicsRecreated() int64 { return t.plain.TopicsRecreated() }

@@ -480,3 +480,27 @@ func TestTransactional_HonoursPartitions(t *testing.T) {
 	}
 	wantFailure(t, &failures(t, send(4))[0], sink.Rejected, "invalid_partition")
 }
+
+// With the letter nothing of its transaction is committed: its row is not set aside.
+func TestTransactional_CommitsNoDeadLetterToACompactedTopic(t *testing.T) {
+	c := eosCluster(t)
+	if err := c.CreateTopic("letters", 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
+		t.Fatal(err)
+	}
+	x := transactional(t, c, func(cfg *kafkatx.Config) { cfg.DeadLetterTopic = "letters" })
+	if err := x.LettersKept(t.Context()); err == nil {
+		t.Error("nothing is said of a compacted topic")
+	}
+	x.open()
+	done := make(chan error, 1)
+	x.Send(t.Context(), []record.Record{newRecord("orders", "k", "1"), newRecord("letters", "k", "2")}, func(err error) { done <- err })
+	x.mark(1, true, true)
+	failed := failures(t, awaitDone(t, done))
+	if len(failed) != 2 {
+		t.Fatalf("failed: %+v", failed)
+	}
+	wantFailure(t, &failed[1], sink.Blocked, fault.ReasonDeadLetterTopic, "cleanup.policy=compact")
+	if got := committed(t, c, "orders"); len(got) != 0 || x.marked.Load() != 0 {
+		t.Errorf("committed %q, position %d", got, x.marked.Load())
+	}
+}

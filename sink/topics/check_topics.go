@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -118,14 +119,13 @@ func (c *checker) checkKept(name string, config map[string]string) {
 	if !c.expected.topics[name].kept {
 		return
 	}
-	refused := RefuseLetters(name, config["cleanup.policy"])
+	refused := letters.Refuse(name, config["cleanup.policy"])
 	switch {
 	case refused != nil:
 		seen, _ := advice.Split(refused)
 		c.fail(compaction, c.command("kafka-configs.sh", "--alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", name), "%s", seen)
-	case config["retention.ms"] != "-1" || config["retention.bytes"] != "-1" && config["retention.bytes"] != "":
-		c.warn(check, c.command("kafka-configs.sh", "--alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", name),
-			"topic %s: dead letters that nobody has looked at are deleted in time (retention.ms %s, retention.bytes %s)", name, config["retention.ms"], config["retention.bytes"])
+	case letters.Expire(config) != "":
+		c.warn(check, c.command("kafka-configs.sh", "--alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", name), "topic %s: %s", name, letters.Expire(config))
 	default:
 		c.ok(check, "topic %s keeps its records", name)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -172,7 +173,7 @@ func EnsureTopic(ctx context.Context, at broker.Connection, want Creation, topic
 	defer admin.Close()
 	switch {
 	case detail.Err == nil:
-		return false, VerifyLetterTopic(ctx, admin, topic)
+		return false, letters.Verify(ctx, admin, topic)
 	case !errors.Is(detail.Err, kerr.UnknownTopicOrPartition):
 		return false, readError(topic, detail.Err)
 	case dryRun:
