@@ -74,7 +74,7 @@ func (s *beside) close(ctx context.Context) error {
 func (s *beside) begin(env []string, args ...string) (*process, error) {
 	cmd := exec.Command(s.b.binary, args...)
 	cmd.Dir = s.b.dir
-	cmd.Env = append(os.Environ(), relayEnv(s.j, append([]string{detecting, "CDC_RELAY_MAINTENANCE_IN_RUN=false"}, env...)...)...)
+	cmd.Env = append(os.Environ(), relayEnv(s.j, append([]string{detecting}, env...)...)...)
 	p, err := launch(cmd)
 	if err == nil {
 		p.drain()
@@ -99,7 +99,7 @@ func (s *beside) finish(ctx context.Context, p *process, args ...string) error {
 }
 
 func (s *beside) relay(ctx context.Context, env ...string) (*running, error) {
-	return startRelay(append([]string{detecting, "CDC_RELAY_MAINTENANCE_IN_RUN=false"}, env...)...)(ctx, s.b, s.j)
+	return startRelay(append([]string{detecting}, env...)...)(ctx, s.b, s.j)
 }
 
 // passed waits until the slot is past all that is written.

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 )
 
+// notInRun leaves the work to the command.
+const notInRun = "CDC_RELAY_MAINTENANCE_IN_RUN=false"
+
 // removing is what `retention` is told.
-var removing = []string{"CDC_RELAY_OUTBOX_RETENTION_THEN=delete", "CDC_RELAY_OUTBOX_RETENTION_KEEP=1h"}
+var removing = []string{"CDC_RELAY_OUTBOX_RETENTION_THEN=delete", "CDC_RELAY_OUTBOX_RETENTION_KEEP=1h", notInRun}
 
 const due = "SELECT count(*) FROM outbox WHERE created_at < now() - interval '1 hour'"
 
@@ -46,7 +50,7 @@ func (s *beside) removeAll(ctx context.Context, r *running) error {
 		began := time.Now()
 		var err error
 		if n%2 == 0 {
-			err = s.do(ctx, append(removing, "CDC_RELAY_MAINTENANCE_MAX_ROWS_PER_SECOND=0"), "retention", "--once")
+			err = s.do(ctx, append(slices.Clone(removing), "CDC_RELAY_MAINTENANCE_MAX_ROWS_PER_SECOND=0"), "retention", "--once")
 		} else {
 			err = s.bareDeletes(ctx)
 		}
@@ -123,7 +127,7 @@ func (s *beside) removeTurn(ctx context.Context, r *running, rate int, with bool
 	if !with {
 		return s.follow(ctx, r, rate)
 	}
-	p, err := s.begin(append(removing, fmt.Sprintf("CDC_RELAY_MAINTENANCE_MAX_ROWS_PER_SECOND=%d", perSecond)), "retention", "--once")
+	p, err := s.begin(append(slices.Clone(removing), fmt.Sprintf("CDC_RELAY_MAINTENANCE_MAX_ROWS_PER_SECOND=%d", perSecond)), "retention", "--once")
 	if err != nil {
 		return Latency{}, err
 	}

@@ -41,7 +41,7 @@ func (b *bench) resume(ctx context.Context, guarantee string) (err error) {
 	}
 	_, base, err := s.j.to.offsets(ctx, s.j.topics)
 	if err == nil {
-		err = s.w.midway(ctx, s.j.to, base)
+		err = s.midway(ctx, p, base)
 	}
 	signalGroup(p.cmd, syscall.SIGKILL)
 	<-p.done
@@ -71,8 +71,22 @@ func (b *bench) resume(ctx context.Context, guarantee string) (err error) {
 	if guarantee == "exactly_once" {
 		target = "< 2 s; 0"
 	}
-	b.figure("resume", "first new row after kill -9 of a backfill, "+guarantee, fmt.Sprintf("%.2f s; %d of %d rows twice", first.Seconds(), repeats, b.rows), "", target)
+	b.figure("resume", "first record after kill -9 of a backfill, "+guarantee, fmt.Sprintf("%.2f s; %d of %d rows twice", first.Seconds(), repeats, b.rows), "", target)
 	return s.firstStreamed(ctx, guarantee, env)
+}
+
+// midway is the workload's, and ends with the process.
+func (s *beside) midway(ctx context.Context, p *process, base int64) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-p.done:
+			cancel(errors.New("it ended"))
+		case <-ctx.Done():
+		}
+	}()
+	return s.w.midway(ctx, s.j.to, base)
 }
 
 // firstStreamed is from the start of `run` to a row that was written after the backfill.

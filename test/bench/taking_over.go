@@ -124,7 +124,7 @@ func (s *beside) dropBeside(ctx context.Context, r *running) error {
 	began := time.Now()
 	pause(ctx, time.Duration(s.b.seconds)*time.Second)
 	dropping := time.Now()
-	failed := s.do(ctx, []string{"CDC_RELAY_OUTBOX_RETENTION_THEN=drop_partition", "CDC_RELAY_OUTBOX_RETENTION_KEEP=108h", "CDC_RELAY_OUTBOX_RETENTION_CREATE_AHEAD=0"}, "retention", "--once")
+	failed := s.do(ctx, []string{"CDC_RELAY_OUTBOX_RETENTION_THEN=drop_partition", "CDC_RELAY_OUTBOX_RETENTION_KEEP=108h", "CDC_RELAY_OUTBOX_RETENTION_CREATE_AHEAD=0", notInRun}, "retention", "--once")
 	ended := time.Now()
 	last, err := w.end(ctx)
 	if err := errors.Join(failed, err); err != nil {
