@@ -115,7 +115,7 @@ func (s *beside) passed(ctx context.Context, r *running) error {
 	return s.j.confirmed(ctx, r)
 }
 
-// readBack wants the rows 1 to n in the topics, once and in the order of their keys; only times
+// readBack wants the rows 1 to n in the topics, once and in the order of their keys; rows that came
 // more than once are allowed if repeats is not nil, and counted in it.
 func (s *beside) readBack(ctx context.Context, n int, repeats *int) error {
 	account := newLedger(n)

@@ -94,7 +94,7 @@ func (w *writers) end(ctx context.Context) (last int, err error) {
 	return w.base + most*latencyWriters, err
 }
 
-// failures and milliseconds of the rows that keep says, of each writer.
+// failures counts the inserts that failed.
 func (w *writers) failures() (sum int) {
 	for _, one := range w.all {
 		one.mu.Lock()
@@ -104,6 +104,7 @@ func (w *writers) failures() (sum int) {
 	return sum
 }
 
+// took is, in milliseconds, how long the rows took that keep says.
 func (w *writers) took(keep func(insertion) bool) (all []float64) {
 	for _, one := range w.all {
 		one.mu.Lock()
