@@ -91,14 +91,13 @@ func (s *beside) auditOnce(ctx context.Context, least time.Duration) error {
 }
 
 func sizeOf(dir string) (sum int64) {
-	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return nil
-		}
-		if info, err := e.Info(); err == nil {
+	files, _ := os.ReadDir(dir) // a file that goes meanwhile counts no more
+	for _, f := range files {
+		if info, err := f.Info(); err == nil && !f.IsDir() {
 			sum += info.Size()
+		} else if f.IsDir() {
+			sum += sizeOf(filepath.Join(dir, f.Name()))
 		}
-		return nil
-	})
+	}
 	return sum
 }

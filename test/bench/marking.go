@@ -53,7 +53,7 @@ func (s *beside) markTurn(ctx context.Context, rate int, with bool) (line Latenc
 	}
 	var env []string
 	if with {
-		env = []string{"CDC_RELAY_OUTBOX_MARK_COLUMN=published_at"}
+		env = []string{"CDC_RELAY_OUTBOX_MARK_COLUMN=published_at", "CDC_RELAY_OUTBOX_MARK_BATCH_ROWS=5000"}
 	}
 	r, err := s.relay(ctx, env...)
 	if err != nil {
