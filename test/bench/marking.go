@@ -79,8 +79,8 @@ func (s *beside) markTurn(ctx context.Context, rate int, with bool) (line Latenc
 	}
 	marked, err := s.count(ctx, "SELECT count(*) FROM outbox WHERE published_at IS NOT NULL")
 	perSecond = float64(marked) / time.Since(began).Seconds()
-	if err != nil || !with && marked > 0 {
-		return line, 0, 0, errors.Join(err, fmt.Errorf("%w: %d rows have a mark", errUnverified, marked))
+	if err != nil || with != (marked > 0) {
+		return line, 0, 0, errors.Join(err, fmt.Errorf("%w: marks: %t, and %d rows have one when the writers end; it may take more -seconds", errUnverified, with, marked))
 	}
 	for with {
 		left, err := s.count(ctx, "SELECT count(*) FROM outbox WHERE published_at IS NULL")
