@@ -21,6 +21,7 @@ type Results struct {
 	Latencies []Latency
 	Starts    []Start
 	Idles     []Idle
+	Figures   []Figure          `json:",omitempty"`
 	Missing   map[string]string // contestant → why
 }
 
@@ -54,7 +55,7 @@ func versionOf(name, version string) string {
 
 // empty says that nothing was measured.
 func (r *Results) empty() bool {
-	return len(r.Drains)+len(r.Latencies)+len(r.Starts)+len(r.Idles) == 0 && r.Outage == nil
+	return len(r.Drains)+len(r.Latencies)+len(r.Starts)+len(r.Idles)+len(r.Figures) == 0 && r.Outage == nil
 }
 
 // Table is one backlog and who drained it.
@@ -277,11 +278,14 @@ func (r *Results) keep(old *Results) {
 		r.Idles = old.Idles
 		took(sectionIdle)
 	}
+	r.keepFigures(old, took)
 	// In the order of the suites, whoever measured what.
-	place := func(t Table) int {
-		return slices.IndexFunc(suites(), func(s suite) bool { return t.Name == s.name || strings.HasPrefix(t.Name, s.name+"_") })
-	}
-	slices.SortStableFunc(r.Drains, func(a, b Table) int { return cmp.Compare(place(a), place(b)) })
+	slices.SortStableFunc(r.Drains, func(a, b Table) int { return cmp.Compare(place(a.Name), place(b.Name)) })
+}
+
+// place is that of the suite that a section is of.
+func place(section string) int {
+	return slices.IndexFunc(suites(), func(s suite) bool { return section == s.name || strings.HasPrefix(section, s.name+"_") })
 }
 
 // questions are what the sections answer, by the name of the suite.
@@ -298,6 +302,13 @@ var questions = map[string]string{
 	"formats":      "What does encoding by a schema registry cost?",
 	"backfill":     "How fast is a table sent, beside COPY of its rows in the same order?",
 	"backlog":      "Does the rate depend on the length of the backlog?",
+	"resume":       "How soon does a backfill go on after kill -9, and how soon the stream behind it?",
+	"cutover":      "How long do writers wait for the trigger?",
+	"retention":    "How fast are delivered rows removed, and what does the stream notice?",
+	"partition":    "How long do writers wait while partitions are dropped?",
+	"marks":        "What do marks cost the writers, and how late are they?",
+	"audit":        "How long does an audit take, and how much memory and disk?",
+	"proof":        "How long does the proof wait until the slot has passed a position?",
 	sectionOutage:  "How much memory does an outage of the broker take?",
 	sectionLatency: "How long does a row take from its INSERT to a consumer, at a steady rate?",
 	sectionStart:   "How long does a start take?",
@@ -353,6 +364,7 @@ func (r *Results) markdownWith(pictures map[string][]chart) string {
 	m.drains()
 	m.latencies()
 	m.startsAndIdles()
+	m.figures()
 	m.missing()
 	return strings.TrimRight(m.String(), "\n") + "\n"
 }

@@ -23,7 +23,7 @@ func everyone(c contestant) bool {
 var quick = named(limit, relayDiscard, relayKafka)
 
 func suites() []suite {
-	return []suite{
+	return append([]suite{
 		{"drain", "a backlog in transactions of 10 rows", true, func(ctx context.Context, b *bench) error {
 			return b.compare(ctx, "drain", usual(b.rows), everyone)
 		}},
@@ -89,6 +89,19 @@ func suites() []suite {
 			}
 			return failed
 		}},
+	}, besideSuites()...)
+}
+
+// besideSuites are about commands beside the stream.
+func besideSuites() []suite {
+	return []suite{
+		{"resume", "a backfill that is killed, and the relay that goes on behind it", false, resumes},
+		{"cutover", "writers while a trigger takes their table over from a polling publisher", false, cutOvers},
+		{"retention", "old rows removed: without a limit, and beside the stream", false, removal},
+		{"partition", "old partitions dropped beside writers", false, partitions},
+		{"marks", "writers beside a relay that marks what it has delivered", false, marking},
+		{"audit", "a table compared with its topics", false, auditing},
+		{"proof", "how long the proof of delivery waits at the tip", false, proven},
 	}
 }
 
