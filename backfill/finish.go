@@ -27,6 +27,9 @@ func (w *work) finish(ctx context.Context, s *progress.State) error {
 		}
 	}
 	w.OnStep("finished")
+	if err := w.holder.End(ctx); err != nil {
+		return err
+	}
 	if err := w.handOver(&done, s).Make(ctx, w.holder); err != nil {
 		return err
 	}

@@ -208,6 +208,14 @@ func (h *Holder) Begin(ctx context.Context, imported string, tables ...*Table) (
 	return shown, err
 }
 
+// End gives the snapshot up, and with it the tables' locks. A statement that fails afterwards does not
+// take the next ones with it.
+func (h *Holder) End(ctx context.Context) error {
+	return h.Ask(ctx, func(q postgres.Querier, _ int) error {
+		return postgres.Classify("end the snapshot", q.Exec("ROLLBACK"))
+	})
+}
+
 func begin(imported string) string {
 	text := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 	if imported != "" {
