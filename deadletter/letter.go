@@ -34,6 +34,7 @@ const (
 	HeaderTimeline    = prefix + "timeline"    // that the row was committed on; letters of version 0.1 have none
 	HeaderSource      = prefix + "source"      // SourceID
 	HeaderGroup       = prefix + "group"       // what keeps order: hash of topic and key
+	HeaderParks       = prefix + "parks"       // "true": later rows of the group follow this letter; else absent
 	HeaderPartition   = prefix + "partition"   // explicit partition; absent when the key decides
 	HeaderCommitTime  = prefix + "commit-time" // of the transaction, RFC 3339; absent for a message outside any; letters of version 0.1 have none
 	HeaderRowLSN      = prefix + "row-lsn"     // of the row itself; absent where it is not known, and for a message
@@ -132,6 +133,7 @@ type Cause struct {
 	Source   string   // SourceID
 	Timeline int32    // that the row was committed on
 	Missing  []string // parts of router.Salvage
+	Parks    bool     // keys are parked
 }
 
 // SourceID names where rows come from: the cluster by its system identifier, the database by its
@@ -154,6 +156,7 @@ type Letter struct {
 	Source  string
 	Group   Group
 	Keyed   bool // Group is a key's: order matters
+	Parks   bool // its key was parked; letters of version 0.1 do not say so
 	Reason  string
 	Message string
 	Table   string
@@ -205,7 +208,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	var row Row
 	row.Commit, row.Seq = rec.Row.Place()
 	table := rec.Row.Relation.Qualified()
-	headers := make([]record.Header, 0, len(rec.Headers)+18)
+	headers := make([]record.Header, 0, len(rec.Headers)+19)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {
 			headers = append(headers, h)
@@ -236,6 +239,9 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	}
 	add(HeaderSource, c.Source)
 	add(HeaderGroup, group.String())
+	if c.Parks && rec.Topic != "" && rec.Key != nil {
+		add(HeaderParks, "true")
+	}
 	if rec.Partition != record.AutoPartition {
 		add(HeaderPartition, strconv.Itoa(int(rec.Partition)))
 	}

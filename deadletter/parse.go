@@ -86,6 +86,7 @@ func (p *parser) letter(l *Letter) {
 	l.Reason, l.Message, l.Table = p.values[HeaderReason], p.values[HeaderMessage], p.values[HeaderTable]
 	l.Missing, l.Record.Topic = splitParts(p.values[HeaderMissing]), p.values[HeaderTopic]
 	l.Keyed = l.Record.Topic != "" && l.Record.Key != nil
+	l.Parks = p.values[HeaderParks] == "true"
 	if n, ok := p.count(HeaderPartition, 32); ok {
 		l.Record.Partition = int32(n)
 	}

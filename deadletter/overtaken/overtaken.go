@@ -129,7 +129,7 @@ func (l *letters) add(letter *deadletter.Letter) {
 		l.groups[of] = new(waiting)
 	}
 	w := l.groups[of]
-	w.parked = w.parked || letter.Reason == deadletter.CauseParked
+	w.parked = w.parked || letter.Parks || letter.Reason == deadletter.CauseParked
 	w.letters = append(w.letters, deadletter.Letter{ID: letter.ID, Source: letter.Source, Group: letter.Group, Partition: letter.Partition, Offset: letter.Offset})
 }
 

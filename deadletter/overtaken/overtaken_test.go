@@ -40,6 +40,8 @@ func marker(source, key string, at int64, offsets ...int64) *topics.Message {
 func TestLetters_AreThoseThatLaterRowsOvertake(t *testing.T) {
 	const own, old, other, far = "7/5/now", "7/5/old", "7/5/other", "8/5/old"
 	rejectedAndParked := []*topics.Message{letter(own, "public.outbox", "a", "route", 0), letter(own, "public.outbox", "a", deadletter.CauseParked, 1), letter(own, "public.outbox", "b", "route", 2)}
+	parks := letter(own, "public.outbox", "a", "route", 0)
+	parks.Headers = append(parks.Headers, record.Header{Key: deadletter.HeaderParks, Value: []byte("true")})
 	for name, tt := range map[string]struct {
 		onReject relay.OnReject
 		park     bool
@@ -49,6 +51,7 @@ func TestLetters_AreThoseThatLaterRowsOvertake(t *testing.T) {
 		"while keys are parked":                {relay.DeadLetterOnReject, true, rejectedAndParked, ""},
 		"after on_reject went back":            {relay.StopOnReject, true, rejectedAndParked, "3 of 2 7/5/now false;"},
 		"after park_key was turned off":        {relay.DeadLetterOnReject, false, rejectedAndParked, "2 of 1 7/5/now false;"},
+		"of a key that was parked, and no row": {relay.DeadLetterOnReject, false, []*topics.Message{parks, letter(own, "public.outbox", "b", "route", 2)}, "1 of 1 7/5/now false;"},
 		"without what is done with":            {relay.StopOnReject, false, append(rejectedAndParked[:3:3], marker(own, "a", 3, 0, 1)), "1 of 1 7/5/now false;"},
 		"of a slot that is gone":               {relay.DeadLetterOnReject, true, []*topics.Message{letter(old, "public.outbox", "a", "route", 0)}, "1 of 1 7/5/old true;"},
 		"of a slot that somebody else has":     {relay.StopOnReject, true, []*topics.Message{letter(other, "public.outbox", "a", "route", 0)}, ""},

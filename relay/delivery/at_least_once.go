@@ -360,7 +360,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 		if !deadletter.Strip(rec) {
 			return keepTrying
 		}
-		d.shared.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the brokers reject the dead letter too; sending a shorter dead letter")
+		d.shared.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead letter is rejected too; sending a shorter dead letter")
 		return sendLetter
 	}
 	if d.shared.cfg.OnReject == DeadLetterOnReject {

@@ -114,7 +114,7 @@ func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, all bool) er
 // Wrap makes the dead letter of a record. of is the history of the record's row.
 func (l *Letters) Wrap(of wal.Origin, rec *record.Record, reason string, cause error, missing ...string) record.Record {
 	return deadletter.Wrap(rec, l.topic, deadletter.Cause{
-		Reason: reason, Err: cause, Source: l.source, Timeline: id(of, rec).Timeline, Missing: missing,
+		Reason: reason, Err: cause, Source: l.source, Timeline: id(of, rec).Timeline, Missing: missing, Parks: l.Parks(),
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/replication/wal/waltest"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
@@ -84,5 +86,29 @@ func TestLog_ForgetsTheOldest(t *testing.T) {
 	}
 	if r.add(row(0)) || !r.add(row(maxRecent)) || r.add(row(1)) || !r.add(row(0)) || r.add(row(2)) {
 		t.Error("not the last ones are known")
+	}
+}
+
+// Who finds the letter later can see that later rows were to wait for it, whatever the settings say
+// by then.
+func TestDeadLetters_SayWhetherTheirKeyIsParked(t *testing.T) {
+	row := waltest.TextRow(waltest.Table("id int8"), "1")
+	for _, c := range []struct {
+		name    string
+		journal Journal
+		key     []byte
+		want    bool
+	}{
+		{"keys are parked", unreadableLetters{}, []byte("a"), true},
+		{"a row without a key", unreadableLetters{}, nil, false},
+		{"keys are not parked", nil, []byte("a"), false},
+	} {
+		l := NewLetters("letters", false, "slot", c.journal, 1)
+		l.Source("7/5/slot")
+		rec := l.Wrap(wal.Origin{Timeline: 1}, &record.Record{Topic: "orders", Key: c.key, Row: row, Partition: record.AutoPartition}, "route", errors.New("no"))
+		letter, _, err := deadletter.Parse(&topics.Message{Topic: rec.Topic, Key: rec.Key, Headers: rec.Headers})
+		if err != nil || letter.Parks != c.want {
+			t.Errorf("%s: parks %t, %v", c.name, letter != nil && letter.Parks, err)
+		}
 	}
 }
