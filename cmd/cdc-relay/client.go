@@ -46,7 +46,8 @@ func newClient(timeout time.Duration) *client {
 	}}
 }
 
-func (a *app) client(f clientFlags) (*client, error) {
+// client asks the relay of --url, or that of the configuration, whose warnings it prints for a person.
+func (a *app) client(f clientFlags, warn bool) (*client, error) {
 	if f.timeout <= 0 {
 		return nil, notPositive("timeout", f.timeout)
 	}
@@ -60,6 +61,9 @@ func (a *app) client(f clientFlags) (*client, error) {
 	cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, WithoutSecrets: true})
 	if err != nil {
 		return nil, err
+	}
+	if warn {
+		a.warn(cfg)
 	}
 	return configuredClient(cfg, f.timeout)
 }

@@ -198,6 +198,7 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 	if err != nil {
 		return nil, err
 	}
+	a.warn(cfg)
 	l := &letters{app: a, cfg: cfg, settings: cfg.Relay(), source: flags.source}
 	l.sources = restore.NewSources(l.settings.Replication)
 	if filter.Source, err = l.selectSource(cmd.Context()); err != nil {

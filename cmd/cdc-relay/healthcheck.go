@@ -15,7 +15,7 @@ func (a *app) healthcheckCommand() *cobra.Command {
 		Short: "Exit 0 when the relay is ready, 1 when not; for containers without a shell",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(f)
+			c, err := a.client(f, false)
 			if err != nil {
 				return &unhealthyError{err}
 			}

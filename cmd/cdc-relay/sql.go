@@ -56,6 +56,7 @@ consumer's database; --role grants the consumer's role the rights that it needs.
 			if err != nil {
 				return err
 			}
+			a.warn(cfg)
 			o.CreateTable = o.CreateTable || cmd.Flags().Changed("preset")
 			files, err := o.Render(cfg)
 			if err != nil {

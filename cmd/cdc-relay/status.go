@@ -49,7 +49,7 @@ the other. NO_COLOR is obeyed.`,
 			if err := f.complete(cmd.Flags()); err != nil {
 				return err
 			}
-			c, err := a.client(f.client)
+			c, err := a.client(f.client, true)
 			if err != nil {
 				return err
 			}
