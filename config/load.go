@@ -236,7 +236,19 @@ func (l *loader) refuse(path, format string, args ...any) {
 		}
 	}
 	l.markFailed(path)
-	l.errs.List = append(l.errs.List, l.cfg.located(path, fmt.Sprintf(format, args...)))
+	l.errs.List = append(l.errs.List, l.cfg.located(path, shortened(fmt.Sprintf(format, args...))))
+}
+
+// shortened leaves out the middle of a long text: a value may be of any length, and what is allowed
+// stands behind it.
+func shortened(text string) string {
+	const most = 2000
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	begin, end := runes[:most*3/4], runes[len(runes)-most/4:]
+	return fmt.Sprintf("%s… (%d characters left out) …%s", string(begin), len(runes)-most, string(end))
 }
 
 func (l *loader) warn(format string, args ...any) {

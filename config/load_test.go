@@ -365,3 +365,14 @@ func TestLoad_APasswordInAURLOnTheCommandLineIsUsed(t *testing.T) {
 		t.Error("the configured password is not used with a URL that has none")
 	}
 }
+
+// A broker entry of 800 KB is no reason for a message of 800 KB.
+func TestLoad_ShortensWhatItQuotes(t *testing.T) {
+	_, err := Load(Options{Set: []string{"postgres.url=postgres://h/d", "outbox.table=outbox", "kafka.brokers=" + strings.Repeat("ä ", 400_000)}})
+	if err == nil {
+		t.Fatal("it is no address")
+	}
+	if text := err.Error(); len(text) > 20_000 || !strings.Contains(text, "characters left out") {
+		t.Errorf("%d bytes: %.300s", len(text), text)
+	}
+}
