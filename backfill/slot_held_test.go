@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
@@ -26,7 +27,11 @@ func TestBackfill_WaitsUntilItsSlotIsFree(t *testing.T) {
 		if step != "copied" {
 			return
 		}
-		held, err := replication.Open(t.Context(), cfg, replication.Options{}, zerolog.Nop())
+		var held *replication.Stream
+		err := handover.WhenFree(t.Context(), func() (err error) {
+			held, err = replication.Open(t.Context(), cfg, replication.Options{}, zerolog.Nop())
+			return err
+		})
 		if err != nil {
 			t.Error(err)
 			return

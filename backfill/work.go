@@ -309,9 +309,13 @@ func (w *work) fail(err error) {
 	w.end.failed()
 }
 
+// holdPatience is how long the server may take to show that the snapshot is held. A question that is
+// cut off ends the connection, and the snapshot with it.
+const holdPatience = 30 * time.Second
+
 // holds refuses to go on without the snapshot.
 func (w *work) holds() error {
-	asking, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	asking, cancel := context.WithTimeout(context.Background(), holdPatience)
 	defer cancel()
 	if w.holder.Alive(asking) {
 		return nil
@@ -412,6 +416,9 @@ func (w *work) report(ctx context.Context, r *relay.Relay) {
 				w.fail(progress.Refuse(err, "run the command again: it starts from the beginning with a new slot"))
 			}
 			continue
+		}
+		if w.holds() != nil { // a reader may go on for long with what it was sent before
+			return
 		}
 		sent := w.track.Now().Rows
 		w.Out.say(w.progressLine(sent, float64(sent-before)/time.Since(began).Seconds(), seen, last))
