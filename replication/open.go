@@ -70,7 +70,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 		abort:  make(chan struct{}),
 		lost:   make(chan struct{}),
 
-		patience: cmp.Or(known.SenderTimeout, defaultSenderTimeout) / waitOfTimeout,
+		patience: cmp.Or(known.SenderTimeout, defaultSenderTimeout) / patienceOfTimeout,
 	}
 	s.unacknowledged = unacknowledged(plain(conn))
 	s.frames.limit = opt.MaxRowBytes + frameHeader + walHeader
