@@ -57,8 +57,8 @@ func (g *atLeastOnce) Close(cause error) {
 }
 
 // ToRepeat counts acknowledged rows that may not be confirmed, because a row of their
-// transaction, or of an earlier one, is not acknowledged. Before the session has read them again, they
-// are those of an earlier one.
+// transaction, or of an earlier one, is not acknowledged. Until this session has read as many, they
+// are those that an earlier session left (begun).
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
 	return max(stats.Waiting+max(0, int(g.delivery.shown.repeats.Load())), g.delivery.begun.waits(g.delivery.tracker.Confirmable()))
 }

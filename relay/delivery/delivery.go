@@ -69,7 +69,8 @@ type Rules struct {
 
 // guarantee is the difference between the two guarantees: how routed rows reach the brokers, how
 // a failure is handled, and up to which position the tracker's position may be confirmed. There
-// are two implementations: atLeastOnce and exactlyOnce.
+// are two implementations: atLeastOnce and exactlyOnce. The session calls the exported methods, as
+// methods of Delivery.
 //
 // Only the deliverer calls these methods, except Limit and ToRepeat, which are safe from any
 // goroutine.
@@ -88,7 +89,7 @@ type guarantee interface {
 	send(f *InFlight)
 
 	// rejected runs for a batch with a row that the router refuses; the rows before it are
-	// routed. It ends the session, or returns when all rows are sent.
+	// routed. It returns the error that ends the session, or nil when all rows are sent.
 	rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error
 
 	// Pass takes the position of a batch without rows.
@@ -97,8 +98,9 @@ type guarantee interface {
 	// MakeRoom runs while the window is full.
 	MakeRoom()
 
-	// Recover runs whenever a Send has failed, or the sink has given up. It ends the
-	// session, or returns when every failed record is durable.
+	// Recover runs at each token of Wake, and does something only if a Send has failed or the sink
+	// has given up. It returns the error that ends the session, or nil when every failed record
+	// is durable.
 	Recover(ctx, deliveryCtx context.Context) error
 
 	// Renewal ticks when Renew has to run without any row; stop ends it.
@@ -145,10 +147,10 @@ type Delivery struct {
 // sends are the Sends that are not answered, or failed.
 type sends struct {
 	outstanding     atomic.Int64  // Sends whose done has not been called
-	wake            chan struct{} // one token: a Send failed, or none is outstanding
+	wake            chan struct{} // one token: a Send was answered, or the sink gave up
 	heartbeatFailed atomic.Bool   // a heartbeat failed, and the sink halted with it
 	heartbeatOut    atomic.Bool   // heartbeats are not answered
-	count           uint64        // count of Sends, the order for failed
+	count           uint64        // Sends so far; numbers them, so that failed can be put in order
 	buffers         sync.Pool     // of *record.Buffer
 
 	mu     sync.Mutex
@@ -264,7 +266,7 @@ func (d *Delivery) Heartbeat(now time.Time) {
 // Outstanding reports whether a Send is not answered. Any goroutine may call it.
 func (d *Delivery) Outstanding() bool { return d.sends.outstanding.Load() > 0 }
 
-// Failed reports whether the brokers answered a record and it is not durable.
+// Failed reports whether a Send was answered and records of it are not durable.
 func (d *Delivery) Failed() bool {
 	d.sends.mu.Lock()
 	defer d.sends.mu.Unlock()

@@ -56,7 +56,7 @@ type recordID struct {
 	n   int // among those that the router makes of the row, from 0
 }
 
-// rejectedRecord is a rejected record: it becomes a dead letter, or is skipped.
+// rejectedRecord is why a record was rejected: it becomes a dead letter, or is skipped.
 type rejectedRecord struct {
 	reason string
 	err    error
@@ -166,7 +166,8 @@ func (x *exactlyOnce) send(f *InFlight) {
 	records := d.withPosition(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	// The blocked row may lie before the isolated transaction: a position at both.
+	// A position is set before the blocked transaction and before the isolated one. They may be two,
+	// as the blocked row may lie before the isolated transaction.
 	blocked, isolated := d.shared.monitor.BlockedCommit(), d.shared.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(blocked, isolated), max(blocked, isolated)}) {
 		switch i := rowFrom(rows, stuck); {
@@ -283,7 +284,7 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// searchError is what ended the search for rejected records, or the error that it ended with.
+// searchError is the error of a search for rejected records: why it was ended, or else what it found.
 func (x *exactlyOnce) searchError(err error) error {
 	if x.delivery.session.Searching().Err() == nil {
 		return err

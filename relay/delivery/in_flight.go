@@ -24,7 +24,7 @@ type InFlight struct {
 	routed      int               // rows that were routed
 	sent        int               // records that were handed to the sink
 	durable     int               // of them, the first ones that sendFirst found acknowledged
-	waited      int               // rows up to and with the last one for which sendFirst waited; zero: for none
+	waited      int               // rows up to the last one for which sendFirst waited, itself included; zero: it waited for none
 	letters     []string          // reasons of the records that became dead letters
 	skipped     bool              // there are records without a topic, which are not sent
 	handed      time.Time         // first hand-over to the sink
@@ -35,7 +35,7 @@ type InFlight struct {
 	remaining   checkpoint.Commit // of the first held row; written before through
 }
 
-// send is what one Send of the sink got of an in-flight batch.
+// send is the part of an in-flight batch that one Send of the sink got.
 type send struct {
 	inFlight *InFlight
 	seq      uint64

@@ -22,8 +22,8 @@ func (p partialTransaction) waits(confirmed wal.LSN) int {
 	return p.rows
 }
 
-// forgetOtherHistory forgets what names positions of another history: other rows have these
-// positions there.
+// forgetOtherHistory forgets what names positions of another history: in this one other rows have
+// these positions.
 func (s *Shared) forgetOtherHistory(to wal.Lineage) {
 	if s.history != to {
 		s.history, s.partial, s.isolated = to, partialTransaction{}, 0
