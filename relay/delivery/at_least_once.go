@@ -198,7 +198,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	d.produce(records, func(outcome error) {
 		err = outcome
 		close(answered)
-		d.sent()
+		d.answered()
 	})
 	if ended := d.session.Wait(deliveryCtx, answered); ended != nil {
 		return nil, nil, ended

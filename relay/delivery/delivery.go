@@ -258,7 +258,7 @@ func (d *Delivery) Heartbeat(now time.Time) {
 			d.shared.log.Warn().Err(err).Msg("heartbeat not sent")
 			d.sends.heartbeatFailed.Store(true)
 		}
-		d.sent()
+		d.answered()
 	})
 	d.Renew()
 }

@@ -250,7 +250,7 @@ func (x *exactlyOnce) Finish() {
 	}
 	x.finished = true
 	x.delivery.sends.outstanding.Add(1)
-	x.sink.Finish(func(error) { x.delivery.sent() })
+	x.sink.Finish(func(error) { x.delivery.answered() })
 }
 
 // onLost runs on a goroutine of the sink.

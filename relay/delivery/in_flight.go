@@ -100,7 +100,7 @@ func (d *Delivery) done(p *send, err error) {
 		d.sends.failed = append(d.sends.failed, failedSend{p, err})
 		d.sends.mu.Unlock()
 	}
-	d.sent()
+	d.answered()
 }
 
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
@@ -123,8 +123,8 @@ func (p *send) acknowledged(records []record.Record) {
 	shared.traces.Acknowledged(p.spans, records)
 }
 
-// sent counts a Send as answered and wakes the deliverer.
-func (d *Delivery) sent() {
+// answered notes the answer to a Send, and wakes the deliverer.
+func (d *Delivery) answered() {
 	d.sends.outstanding.Add(-1)
 	select {
 	case d.sends.wake <- struct{}{}:
