@@ -60,7 +60,7 @@ func (g *atLeastOnce) Close(cause error) {
 // transaction, or of an earlier one, is not acknowledged. Until this session has read as many, they
 // are those that an earlier session left (begun).
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
-	return max(stats.Waiting+max(0, int(g.delivery.shown.repeats.Load())), g.delivery.begun.waits(g.delivery.tracker.Confirmable()))
+	return max(stats.Waiting+max(0, int(g.delivery.shown.repeats.Load())), g.delivery.begun.unconfirmed(g.delivery.tracker.Confirmable()))
 }
 
 // undelivered is one record that has to be sent again.

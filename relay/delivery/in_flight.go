@@ -136,7 +136,7 @@ func (d *Delivery) answered() {
 // with its ticket the confirmed position may move. It may run on a goroutine of the sink.
 func (f *InFlight) countDown() {
 	if left := f.pending.Add(-1); left > 0 {
-		f.partial(left)
+		f.confirmBeforeHeld(left)
 		return
 	}
 	shared := f.delivery.shared

@@ -14,8 +14,8 @@ type partialTransaction struct {
 	rows int // that the next start sends again
 }
 
-// waits are its rows while the confirmed position is before its commit.
-func (p partialTransaction) waits(confirmed wal.LSN) int {
+// unconfirmed counts its rows until the confirmed position is past its commit.
+func (p partialTransaction) unconfirmed(confirmed wal.LSN) int {
 	if confirmed > p.last.Commit {
 		return 0
 	}
