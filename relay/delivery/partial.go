@@ -27,7 +27,7 @@ func (p partialTransaction) unconfirmed(confirmed wal.LSN) int {
 func (s *Shared) forgetOtherHistory(to wal.Lineage) {
 	if s.history != to {
 		s.history, s.partial, s.isolated = to, partialTransaction{}, 0
-		s.rejections.records, s.rejections.strips = nil, nil
+		s.rejections = rejections{}
 		s.Rejected.Forget()
 	}
 }

@@ -59,8 +59,8 @@ func (d *Delivery) holdBack(f *InFlight) {
 	f.confirmBeforeHeld(f.pending.Load())
 }
 
-// confirmBeforeHeld confirms the transactions of a batch before the held one, once all records before the
-// held rows are durable. It runs on the deliverer and on goroutines of the sink; the deliverer
+// confirmBeforeHeld confirms the transactions of a batch before the held one, once all records before
+// the held rows are durable. It runs on the deliverer and on goroutines of the sink; the deliverer
 // may have sent the rest and released the batch by then.
 func (f *InFlight) confirmBeforeHeld(left int64) {
 	if through := f.through.Load(); left == 1 && through != 0 {
