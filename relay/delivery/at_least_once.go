@@ -273,7 +273,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 	d := g.delivery
 	g.send(f)
 	wait := retry.Backoff{Min: d.shared.cfg.RetryMin, Max: d.shared.cfg.RetryMax}
-	for at, reached := -1, -1; rejection != nil; rejection = d.Route(f) {
+	for counted, settled := -1, -1; rejection != nil; rejection = d.Route(f) {
 		if errors.Is(rejection, errOvertakes) {
 			if err := g.sendFirst(ctx, deliveryCtx, f); err != nil {
 				return err
@@ -288,20 +288,20 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 			continue
 		}
 		reason := rejected.ReasonOf(rejection)
-		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
-			at = f.routed
+		if counted != f.routed && !errors.Is(rejection, record.ErrBinary) {
+			counted = f.routed
 			g.send(f)
-			d.shared.Rejected.Reject(reason, f.batch.Rows[at].Relation.Qualified(), deadletter.RowOf(&f.batch.Rows[at]), rejection)
+			d.shared.Rejected.Reject(reason, f.batch.Rows[counted].Relation.Qualified(), deadletter.RowOf(&f.batch.Rows[counted]), rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
-		show := func(way error) {
-			shown = way
+		show := func(cause error) {
+			shown = cause
 			d.shared.monitor.BlockedAt(row, nil, d.Lineage(), reason, shown)
 			d.shared.monitor.SetBlocked(reason, shown)
 		}
 		switch {
 		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
-		case reached == f.routed:
+		case settled == f.routed:
 			show(d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		default:
 			show(d.shared.hints.DeadLetter(reason, rejection))
@@ -313,8 +313,8 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		if errors.Is(rejection, record.ErrBinary) {
 			return rejection // the next session reads text
 		}
-		if reached != f.routed {
-			reached = f.routed
+		if settled != f.routed {
+			settled = f.routed
 			show(d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		}
 		if err := d.session.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {

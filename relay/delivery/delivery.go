@@ -30,8 +30,8 @@ type Session interface {
 	Stopped() error
 
 	// Block shows the relay as blocked and waits for d, or returns the error that ends the session
-	// before: Stopped when ctx ends. person: the cause does not pass by itself.
-	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
+	// before: Stopped when ctx ends. needsPerson: the cause does not pass by itself.
+	Block(ctx, deliveryCtx context.Context, reason string, cause error, needsPerson bool, d time.Duration) error
 
 	// Last is the last row that was taken, and whether its transaction continues after the
 	// last batch.
@@ -69,10 +69,8 @@ type Rules struct {
 
 // guarantee is the difference between the two guarantees: how routed rows reach the brokers, how
 // a failure is handled, and up to which position the tracker's position may be confirmed. There
-// are two implementations: atLeastOnce and exactlyOnce. The session calls the exported methods, as
-// methods of Delivery.
-//
-// Only the deliverer calls these methods, except Limit and ToRepeat, which are safe from any
+// are two implementations: atLeastOnce and exactlyOnce. The session calls the exported methods,
+// through Delivery. Only the deliverer calls any, except Limit and ToRepeat, which are safe from any
 // goroutine.
 type guarantee interface {
 	// Rules are constant.
@@ -98,9 +96,8 @@ type guarantee interface {
 	// MakeRoom runs while the window is full.
 	MakeRoom()
 
-	// Recover runs at each token of Wake, and does something only if a Send has failed or the sink
-	// has given up. It returns the error that ends the session, or nil when every failed record
-	// is durable.
+	// Recover runs at each token of Wake. If a Send has failed or the sink has given up, it returns
+	// the error that ends the session, or nil when every failed record is durable.
 	Recover(ctx, deliveryCtx context.Context) error
 
 	// Renewal ticks when Renew has to run without any row; stop ends it.

@@ -165,8 +165,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 	records := d.withPosition(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	// A position is set before the blocked transaction and before the isolated one. They may be two,
-	// as the blocked row may lie before the isolated transaction.
+	// A position before the transaction of the blocked row and before the isolated one: they may be two.
 	blocked, isolated := d.shared.monitor.BlockedCommit(), d.shared.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(blocked, isolated), max(blocked, isolated)}) {
 		switch i := rowFrom(rows, stuck); {

@@ -35,11 +35,10 @@ type Shared struct {
 	rejections rejections
 	traces     *traces.Open
 	partial    partialTransaction
-	isolated   wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
-	history    wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
-	finished   atomic.Int64 // records of batches that are delivered
-
-	committed atomic.Pointer[stored.Position] // with exactly-once: the newest checkpoint that this process committed, of whatever history
+	isolated   wal.LSN                         // commit of the transaction that shares no Kafka transaction with earlier rows
+	history    wal.Lineage                     // the history that partial, isolated and the counts of Rejected are of
+	finished   atomic.Int64                    // records of batches that are delivered
+	committed  atomic.Pointer[stored.Position] // the newest checkpoint of this process, of whatever history; nil: none
 }
 
 // New is for a relay that starts. With a journal of the dead-letter topic keys are parked.
