@@ -188,7 +188,7 @@ func (d *Delivery) Lineage() wal.Lineage { return d.start.Origin.Lineage() }
 // Backlog tells the sink whether the session reads a backlog.
 func (d *Delivery) Backlog(behind bool) {
 	d.behind = behind
-	if f, ok := d.sink.(sink.Filler); ok {
+	if f, ok := d.sink.(sink.Gatherer); ok {
 		f.Backlog(behind)
 	}
 }
