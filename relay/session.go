@@ -32,11 +32,11 @@ type session struct {
 	delivery *delivery.Delivery
 	promised *promise.Position // nil without a ledger
 
-	start  sessionStart
-	intake intake
-	taken  taken
-	bounds bounds
-	status.Gauges
+	start         sessionStart
+	intake        intake
+	taken         taken
+	bounds        bounds
+	status.Gauges // Full, Took and ConfirmMoved feed the status
 
 	until wal.LSN // in a drain that goes on: what commits later is not read; zero: the stop ends the reading
 	cause error   // what ended it; of a stop, run may return ErrDrainCut instead
