@@ -16,7 +16,8 @@
 //     No batch is left out before one that enters. Whoever drops a batch ends the session,
 //     and with it this tracker: Stream.flush and Stream.offer when they are interrupted or the
 //     connection fails, session.take when it returns an error, session.readThrough,
-//     and session.run after the deliverer has ended.
+//     and session.run after the deliverer has ended. So does whoever drops rows before they are
+//     decoded (Stream.roomToRead): nothing that was read behind them is decoded.
 //  2. An entry's position is the end of a commit, or a keep-alive, that lies wholly
 //     in that entry or before it. It is never the position of a row, nor that of
 //     a transaction whose commit has not been read: inside a transaction the decoder drops a

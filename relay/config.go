@@ -136,7 +136,7 @@ func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start
 	from := cfg.resumeConfig()
 	if cfg.Guarantee == ExactlyOnce {
 		at, err := from.ExactlyOnce(found[stored.Key(origin.SystemID, cfg.Replication.Slot)], nil, origin, start)
-		return at.Rec.End, err
+		return at.Position.End, err
 	}
 	return from.Promised(found, origin, start)
 }

@@ -34,9 +34,9 @@ func (s *session) Ended() error {
 }
 
 // Block shows the relay as blocked and waits for d. It ends the session when the source is lost or
-// ctx ends; where only a person can help, also with relay.on_blocked: exit.
-func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error {
-	if person && s.relay.cfg.OnBlocked == ExitWhenBlocked {
+// ctx ends; if only a person can help, relay.on_blocked: exit ends it too.
+func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause error, needsPerson bool, d time.Duration) error {
+	if needsPerson && s.relay.cfg.OnBlocked == ExitWhenBlocked {
 		return &BlockedError{Reason: reason, Err: cause}
 	}
 	s.relay.monitor.SetBlocked(reason, cause)

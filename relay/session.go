@@ -32,11 +32,11 @@ type session struct {
 	delivery *delivery.Delivery
 	promised *promise.Position // nil without a ledger
 
-	start  sessionStart
-	intake intake
-	taken  taken
-	bounds bounds
-	status.Gauges
+	start         sessionStart
+	intake        intake
+	taken         taken
+	bounds        bounds
+	status.Gauges // Full, Took and ConfirmMoved feed the status
 
 	until wal.LSN // in a drain that goes on: what commits later is not read; zero: the stop ends the reading
 	cause error   // what ended it; of a stop, run may return ErrDrainCut instead
@@ -58,7 +58,7 @@ type sessionStart struct {
 // intake is how the reader hands batches to the deliverer.
 type intake struct {
 	out     chan *wal.Batch // the reader sends, and closes at its end
-	lost    chan struct{}   // closed by the reader before out when the source failed
+	lost    chan struct{}   // closed by the reader when the source failed: before out, or after awaitRowsBefore
 	srcErr  error           // written by the reader before it closes out
 	emptied chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
@@ -180,15 +180,16 @@ func (s *session) watchConnection() {
 }
 
 // endedAlive reports that the stream ended with its connection alive, and that the rows before the end
-// are delivered first (awaitRowsBefore). It ended where it had to drop rows, or at a row that cannot
-// be read: every later session stops at that row, and skipping it also skips whatever is undelivered
+// are delivered first (awaitRowsBefore). The stream had to drop rows, or came to one that cannot be
+// read: every later session stops at such a row, and skipping it also skips whatever is undelivered
 // before it. With exactly-once it is false: Delivery.Unreadable delivers them at the end, and what
 // is not committed is read again.
 func (s *session) endedAlive() bool {
 	return !s.delivery.Rules().Fenced && (ending.Unreadable(s.intake.srcErr) || ending.ReadPast(s.intake.srcErr))
 }
 
-// awaitRowsBefore lets the deliverer finish the rows before the end for as long as the slot is held, and for endGrace where the server released the slot with the error.
+// awaitRowsBefore lets the deliverer finish the rows before the end for as long as the slot is held,
+// and for endGrace where the server released the slot with the error.
 func (s *session) awaitRowsBefore() {
 	lost := s.src.Lost()
 	var over <-chan time.Time
@@ -234,8 +235,8 @@ func (s *session) outcome(err error) error {
 // closeTimeout is how long the server may take to acknowledge the final position.
 const closeTimeout = 5 * time.Second
 
-// close reports the final position to the server and frees the connection. It gives up records that
-// the sink still holds first: two sessions never overlap.
+// close reports the final position to the server and frees the connection. Before that it gives up the
+// records that the sink still holds: two sessions never overlap.
 func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	stopping := s.delivery.Rules().Fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
 	cause = s.finish(ctx, deliveryCtx, cause, stopping)

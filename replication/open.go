@@ -24,8 +24,8 @@ import (
 // closeTimeout bounds Close when its context does not.
 const closeTimeout = 5 * time.Second
 
-// Open connects, checks slot, publication and tables, and starts the copy at the slot's confirmed position. ctx bounds Open alone.
-// The stream must be closed, whether or not Run was called.
+// Open connects, checks slot, publication and tables, and starts the copy at the slot's confirmed
+// position. ctx bounds Open alone. The stream must be closed, whether or not Run was called.
 func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.Logger) (*Stream, error) {
 	conn, err := postgres.ConnectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return pacedDial(dial, opt.pacing) })
 	if err != nil {
@@ -70,7 +70,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 		abort:  make(chan struct{}),
 		lost:   make(chan struct{}),
 
-		patience: cmp.Or(known.SenderTimeout, defaultSenderTimeout) / waitOfTimeout,
+		patience: cmp.Or(known.SenderTimeout, defaultSenderTimeout) / patienceOfTimeout,
 	}
 	s.unacknowledged = unacknowledged(plain(conn))
 	s.frames.limit = opt.MaxRowBytes + frameHeader + walHeader

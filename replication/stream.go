@@ -31,8 +31,8 @@ var ErrAborted error = &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonC
 //     positions until Close, then Close's.
 //  2. Only positions that confirmed returned are reported to the server, and none beyond
 //     what was handed out.
-//  3. Start, Tables, Binary, Received, ServerEnd, Lost and Abort may be called from
-//     any goroutine at any time; Run and Close once, in this order.
+//  3. Run and Close are called once, in this order; all other methods from any goroutine at
+//     any time.
 type Stream struct {
 	cfg    postgres.Config
 	opt    Options
@@ -62,7 +62,7 @@ type Stream struct {
 	readOnAt time.Time     // when readOn last read
 	readPast bool          // rows were dropped: nothing more of this stream is decoded
 
-	unacknowledged func() int // bytes of our messages
+	unacknowledged func() int // bytes of our messages that the server's kernel has not acknowledged
 
 	heard    atomic.Int64 // instant of the last byte from the server; zero while Run does not listen
 	deadline time.Time    // of reads, as the connection has it
@@ -332,8 +332,8 @@ func (s *Stream) flush(out chan<- *wal.Batch) error {
 // after everything unread and may not be seen here: whoever learns of it elsewhere calls Abort.
 func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 	s.heard.Store(0)
-	// Counted from the last write and not from here: offers may all be short.
 	began := time.Now()
+	// Counted from the last write and not from here: offers may all be short.
 	timer := time.NewTimer(time.Until(s.status.lastWrite.Add(resendInterval)))
 	defer timer.Stop()
 	for {
@@ -354,9 +354,9 @@ func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 	}
 }
 
-// tickUnread keeps a connection alive whose rows nobody has taken since then: it sends the status that
-// is due, or repeats the last one to find out whether the server is still there. If it is not,
-// another relay may soon have the slot.
+// tickUnread keeps the connection alive while nobody takes its rows: it sends the status that is due,
+// or repeats the last one to find out whether the server is still there. If it is not, another relay
+// may soon have the slot.
 func (s *Stream) tickUnread(now, since time.Time) error {
 	told := s.status.sent
 	if err := s.tick(now); err != nil {

@@ -13,35 +13,36 @@ import (
 // drop what the server sends next. The server's acknowledgements of our status messages come behind
 // the dropped bytes, so Linux drops them too, and repeats our messages until TCP_USER_TIMEOUT ends the
 // connection (seen on 6.18: after 12 s with a buffer of 64 KiB and 400 commits a second). The slot would
-// change hands, and each new session would send rows again. So whoever waits for long reads on:
-// keep-alives are handled, and rows are kept as long as the buffer of frames has room. Where our
-// messages are not acknowledged then, rows are dropped until they are, and Run ends with
-// wal.ErrReadPast once what it had read is taken.
+// change hands, and each new session would send rows again. So offer reads on while it waits for long:
+// keep-alives are handled, and rows are kept as long as the buffer of frames has room. If it has none
+// and our messages are still not acknowledged, its rows and later ones are dropped until they are. Run
+// then ends with wal.ErrReadPast, once the rows that were decoded before are taken.
 const (
 	// readOnBytes is how much is read at a time. Linux opens a closed window when a sixteenth of
-	// the receive buffer is free; its default limit is 6 MiB.
+	// the receive buffer is free, and by default that buffer grows to 6 MiB at most.
 	readOnBytes = 1 << 20
 
 	// readOnWait is how long a read waits for bytes that are not there yet.
 	readOnWait = 5 * time.Millisecond
 
-	// Reading on begins after a sixth of the server's timeout, and repeats five times as often. So
-	// our messages are acknowledged long before two thirds of it are over (postgres.Dial).
-	waitOfTimeout = 6
-	stepsOfWait   = 5
+	// Reading on begins after a sixth of the server's timeout, the patience, and is repeated after
+	// each fifth of that. So our messages are acknowledged long before TCP_USER_TIMEOUT, which is
+	// two thirds of the server's timeout (impatient of package postgres).
+	patienceOfTimeout = 6
+	stepsOfPatience   = 5
 
-	defaultSenderTimeout = 15 * time.Second // where the server has none
+	defaultSenderTimeout = 15 * time.Second // where wal_sender_timeout is 0
 )
 
-// readOn reads from a connection whose rows nobody has taken since then.
+// readOn reads from the connection once nobody has taken its rows for long; since is when the wait began.
 func (s *Stream) readOn(now, since time.Time) error {
-	if now.Sub(since) < s.patience || now.Sub(s.readOnAt) < s.patience/stepsOfWait {
+	if now.Sub(since) < s.patience || now.Sub(s.readOnAt) < s.patience/stepsOfPatience {
 		return nil
 	}
 	s.readOnAt = now
 	s.deadline = time.Time{} // receive sets its own again
 	for left := readOnBytes; left > 0; {
-		more, err := s.makeRoom()
+		more, err := s.roomToRead()
 		if err != nil || !more {
 			return err
 		}
@@ -58,14 +59,15 @@ func (s *Stream) readOn(now, since time.Time) error {
 			return s.fail("read from server", err)
 		}
 	}
-	_, err := s.makeRoom()
+	_, err := s.roomToRead()
 	return err
 }
 
-// makeRoom handles the keep-alives at hand. Where rows fill the buffer and the server does not get
-// through to us, it drops them. more is false when nothing should be read: the buffer is full, or
-// the next message ends the copy and is left to whoever reads then.
-func (s *Stream) makeRoom() (more bool, err error) {
+// roomToRead makes room in the buffer: it handles the keep-alives at its beginning, and drops its rows
+// when it is full and the server's acknowledgements do not get through. more is false when nothing
+// should be read: the buffer is full, or the next message ends the copy and is left to whoever reads
+// then.
+func (s *Stream) roomToRead() (more bool, err error) {
 	for !s.readPast && s.frames.at('d', 'k') {
 		kind, body, ok, err := s.frames.next()
 		if err != nil {
@@ -81,7 +83,7 @@ func (s *Stream) makeRoom() (more bool, err error) {
 	if s.frames.unread() < frameBuffer/2 && !s.readPast {
 		return true, nil
 	}
-	if s.unacknowledged() < statusSize*int(s.patience/resendInterval) {
+	if s.unacknowledged() < statusSize*int(s.patience/resendInterval) { // less than what the patience brings: they get through
 		return false, nil
 	}
 	s.readPast = true // a position that comes later says nothing: rows before it are dropped

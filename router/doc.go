@@ -15,7 +15,7 @@
 //     payload object keep their bytes in envelope and merged.
 //  3. Headers come in this order: id, the preset's, the configured ones, those
 //     of the headers column, traceparent and tracestate.
-//  4. A row that gives no legal record gives a *RowError that holds no value of
+//  4. A row that gives no legal record gives a *record.RowError that holds no value of
 //     the row but the topic's name, escaped and shortened.
 //
 // It refuses to guess: a column that does not exist, a table that two readings

@@ -62,9 +62,9 @@ func New(cfg Config) (*Router, error) {
 }
 
 // Route appends the record of row to buf.Records. The record refers to row, and
-// its bytes to the row's batch or to buf. A *RowError appends nothing; the same
-// row fails again. A *schemas.Need appends nothing either: the row is not at fault, and is routed again
-// once the answer is learned.
+// its bytes to the row's batch or to buf. With a *record.RowError nothing is appended; the
+// same row fails again. With a *schemas.Need nothing is appended either: the row is not at
+// fault, and is routed again once the schema is known.
 func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	p := r.last
 	if p == nil || p.relation != row.Relation {
@@ -128,8 +128,8 @@ func asSchema(err error) error {
 	return &record.ColumnError{Column: column, Err: err}
 }
 
-// PositionHeaders has Route add the position headers. The end of the commit is
-// known once the commit was read: see Place.
+// PositionHeaders has Route add the position headers. They are filled in once the commit was read,
+// because its end is not known before: see record.FillPosition.
 func (r *Router) PositionHeaders() { r.extras = r.extras.WithPositions() }
 
 // Traces reports whether rows may be traced.

@@ -4,8 +4,9 @@
 // It has no Kafka client. Package kafka delivers at least once, and kafkatx in transactions
 // with the position inside; topics looks after the topics, broker connects, auth
 // authenticates. What a sink may be able to do beside the contract is a small interface of
-// its own: Filler, Abandoner, Pinger, Incidents. Package sinktest is the suite of the contract.
+// its own: Gatherer, Abandoner, Pinger, LetterKeeper, Incidents, Refuser. Package sinktest is the
+// suite of the contract.
 //
-// A Sink promises nothing about positions: what an acknowledgement is worth is the
-// checkpoint's business. A Transactional commits a position with the records. No sink logs keys, values or secrets.
+// A Sink promises nothing about positions: package checkpoint decides what an acknowledgement is
+// worth. A Transactional commits a position with the records. No sink logs keys, values or secrets.
 package sink

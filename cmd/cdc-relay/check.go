@@ -32,7 +32,8 @@ The relay's role has enough rights to run check. Reading rows also needs SELECT 
 tables; check prints the missing GRANT. Lines show names and sizes, never values of rows;
 --show-record prints the record that the newest row would become.
 
-Exit codes: 0 nothing failed, 1 interrupted by a signal, 2 the configuration is wrong, 3 something failed.`,
+Exit codes: 0 nothing failed, 1 interrupted by a signal, 2 the configuration is wrong,
+3 something failed.`,
 		Example: `  cdc-relay check
   cdc-relay check --offline -c relay.yaml   # the file alone, no server
   cdc-relay check --problems                # warn and fail alone

@@ -30,8 +30,9 @@ func (a *app) deadletterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deadletter",
 		Short: "List, show and re-drive dead letters: rows that could not be delivered",
-		Long: `deadletter works only on relay.dead_letter_topic; the relay may run at the same time. Dead
-letters that were re-driven or discarded stay in the topic, with a marker after them.
+		Long: `deadletter reads relay.dead_letter_topic; only redrive --yes changes anything. The relay
+may run at the same time. Dead letters that were re-driven or discarded stay in the topic,
+with a marker after them.
 
 Exit codes: 0 done, also when no dead letter matches; 1 the brokers do not answer, a dead
 letter was not re-driven, a dry run finds none that can be re-driven, or there is no dead

@@ -42,9 +42,9 @@ their number. To send them too, run backfill instead of setup.
 
 With relay.guarantee: exactly_once or relay.detect_moved_slot, setup also creates the
 checkpoint topic and writes the start position of each new slot to it. It creates the
-relay's own topics before the slot, and no slot if run would refuse one of them, or the
-slot itself, because the topic still has the checkpoint of an earlier slot of its name:
---accept-gap creates it then.
+relay's own topics before the slot, and no slot if run would refuse one of them. Nor does
+it create a slot if the checkpoint topic still has the checkpoint of an earlier slot of
+that name, because run would refuse the new one: --accept-gap creates it nevertheless.
 
 With outbox[].schema.register, setup registers the schema of outbox[].schema.file in
 kafka.registry, also before the slot, and prints what the registry's check of compatibility

@@ -42,8 +42,8 @@ first got an answer.
 
 With --watch on a terminal, status draws until q or Ctrl-C, and goes on while the relay is
 not there. Keys: b shows what the relay is blocked by and the ways out, d the dead letters
-that wait, n the figures, p pauses, ? shows the keys. Without a terminal, or with TERM=dumb, it prints one status after
-the other. NO_COLOR is obeyed.`,
+that wait, n the figures, p pauses, ? shows the keys. Without a terminal, or with TERM=dumb,
+it prints one status after the other. NO_COLOR is obeyed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.complete(cmd.Flags()); err != nil {

@@ -57,10 +57,10 @@ func (g *atLeastOnce) Close(cause error) {
 }
 
 // ToRepeat counts acknowledged rows that may not be confirmed, because a row of their
-// transaction, or of an earlier one, is not acknowledged. Before the session has read them again, they
-// are those of an earlier one.
+// transaction, or of an earlier one, is not acknowledged. Until this session has read as many, they
+// are those that an earlier session left (begun).
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
-	return max(stats.Waiting+max(0, int(g.delivery.shown.repeats.Load())), g.delivery.begun.waits(g.delivery.tracker.Confirmable()))
+	return max(stats.Waiting+max(0, int(g.delivery.shown.repeats.Load())), g.delivery.begun.unconfirmed(g.delivery.tracker.Confirmable()))
 }
 
 // undelivered is one record that has to be sent again.
@@ -198,7 +198,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	d.produce(records, func(outcome error) {
 		err = outcome
 		close(answered)
-		d.sent()
+		d.answered()
 	})
 	if ended := d.session.Wait(deliveryCtx, answered); ended != nil {
 		return nil, nil, ended
@@ -273,7 +273,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 	d := g.delivery
 	g.send(f)
 	wait := retry.Backoff{Min: d.shared.cfg.RetryMin, Max: d.shared.cfg.RetryMax}
-	for at, reached := -1, -1; rejection != nil; rejection = d.Route(f) {
+	for counted, settled := -1, -1; rejection != nil; rejection = d.Route(f) {
 		if errors.Is(rejection, errOvertakes) {
 			if err := g.sendFirst(ctx, deliveryCtx, f); err != nil {
 				return err
@@ -288,20 +288,20 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 			continue
 		}
 		reason := rejected.ReasonOf(rejection)
-		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
-			at = f.routed
+		if counted != f.routed && !errors.Is(rejection, record.ErrBinary) {
+			counted = f.routed
 			g.send(f)
-			d.shared.Rejected.Reject(reason, f.batch.Rows[at].Relation.Qualified(), deadletter.RowOf(&f.batch.Rows[at]), rejection)
+			d.shared.Rejected.Reject(reason, f.batch.Rows[counted].Relation.Qualified(), deadletter.RowOf(&f.batch.Rows[counted]), rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
-		show := func(way error) {
-			shown = way
+		show := func(cause error) {
+			shown = cause
 			d.shared.monitor.BlockedAt(row, nil, d.Lineage(), reason, shown)
 			d.shared.monitor.SetBlocked(reason, shown)
 		}
 		switch {
 		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
-		case reached == f.routed:
+		case settled == f.routed:
 			show(d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		default:
 			show(d.shared.hints.DeadLetter(reason, rejection))
@@ -313,8 +313,8 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		if errors.Is(rejection, record.ErrBinary) {
 			return rejection // the next session reads text
 		}
-		if reached != f.routed {
-			reached = f.routed
+		if settled != f.routed {
+			settled = f.routed
 			show(d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
 		}
 		if err := d.session.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {

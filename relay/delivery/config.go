@@ -28,7 +28,7 @@ const (
 	SkipOnReject       OnReject = "skip"        // count it, log it, lose it
 )
 
-// Config is what of a relay's configuration concerns delivery.
+// Config is the part of a relay's configuration that delivery uses.
 type Config struct {
 	Guarantee       Guarantee
 	OnReject        OnReject
@@ -40,7 +40,7 @@ type Config struct {
 
 	RetryMin, RetryMax time.Duration
 
-	// Handover is how long a session may keep a server waiting that holds the slot for it.
+	// Handover bounds the start with exactly-once, as the server gets no answer meanwhile.
 	Handover time.Duration
 
 	Resume *resume.Config

@@ -30,8 +30,8 @@ type Session interface {
 	Stopped() error
 
 	// Block shows the relay as blocked and waits for d, or returns the error that ends the session
-	// before: Stopped when ctx ends. person: the cause does not pass by itself.
-	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
+	// before: Stopped when ctx ends. needsPerson: the cause does not pass by itself.
+	Block(ctx, deliveryCtx context.Context, reason string, cause error, needsPerson bool, d time.Duration) error
 
 	// Last is the last row that was taken, and whether its transaction continues after the
 	// last batch.
@@ -69,9 +69,8 @@ type Rules struct {
 
 // guarantee is the difference between the two guarantees: how routed rows reach the brokers, how
 // a failure is handled, and up to which position the tracker's position may be confirmed. There
-// are two implementations: atLeastOnce and exactlyOnce.
-//
-// Only the deliverer calls these methods, except Limit and ToRepeat, which are safe from any
+// are two implementations: atLeastOnce and exactlyOnce. The session calls the exported methods,
+// through Delivery. Only the deliverer calls any, except Limit and ToRepeat, which are safe from any
 // goroutine.
 type guarantee interface {
 	// Rules are constant.
@@ -88,7 +87,7 @@ type guarantee interface {
 	send(f *InFlight)
 
 	// rejected runs for a batch with a row that the router refuses; the rows before it are
-	// routed. It ends the session, or returns when all rows are sent.
+	// routed. It returns the error that ends the session, or nil when all rows are sent.
 	rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error
 
 	// Pass takes the position of a batch without rows.
@@ -97,8 +96,8 @@ type guarantee interface {
 	// MakeRoom runs while the window is full.
 	MakeRoom()
 
-	// Recover runs whenever a Send has failed, or the sink has given up. It ends the
-	// session, or returns when every failed record is durable.
+	// Recover runs at each token of Wake. If a Send has failed or the sink has given up, it returns
+	// the error that ends the session, or nil when every failed record is durable.
 	Recover(ctx, deliveryCtx context.Context) error
 
 	// Renewal ticks when Renew has to run without any row; stop ends it.
@@ -145,10 +144,10 @@ type Delivery struct {
 // sends are the Sends that are not answered, or failed.
 type sends struct {
 	outstanding     atomic.Int64  // Sends whose done has not been called
-	wake            chan struct{} // one token: a Send failed, or none is outstanding
+	wake            chan struct{} // one token: a Send was answered, or the sink gave up
 	heartbeatFailed atomic.Bool   // a heartbeat failed, and the sink halted with it
 	heartbeatOut    atomic.Bool   // heartbeats are not answered
-	count           uint64        // count of Sends, the order for failed
+	count           uint64        // Sends so far; numbers them, so that failed can be put in order
 	buffers         sync.Pool     // of *record.Buffer
 
 	mu     sync.Mutex
@@ -189,7 +188,7 @@ func (d *Delivery) Lineage() wal.Lineage { return d.start.Origin.Lineage() }
 // Backlog tells the sink whether the session reads a backlog.
 func (d *Delivery) Backlog(behind bool) {
 	d.behind = behind
-	if f, ok := d.sink.(sink.Filler); ok {
+	if f, ok := d.sink.(sink.Gatherer); ok {
 		f.Backlog(behind)
 	}
 }
@@ -256,7 +255,7 @@ func (d *Delivery) Heartbeat(now time.Time) {
 			d.shared.log.Warn().Err(err).Msg("heartbeat not sent")
 			d.sends.heartbeatFailed.Store(true)
 		}
-		d.sent()
+		d.answered()
 	})
 	d.Renew()
 }
@@ -264,7 +263,7 @@ func (d *Delivery) Heartbeat(now time.Time) {
 // Outstanding reports whether a Send is not answered. Any goroutine may call it.
 func (d *Delivery) Outstanding() bool { return d.sends.outstanding.Load() > 0 }
 
-// Failed reports whether the brokers answered a record and it is not durable.
+// Failed reports whether a Send was answered and records of it are not durable.
 func (d *Delivery) Failed() bool {
 	d.sends.mu.Lock()
 	defer d.sends.mu.Unlock()

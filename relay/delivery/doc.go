@@ -16,8 +16,8 @@
 // calls Ticket.Done, and the tracker moves the position when every earlier batch is done too. A
 // dead letter is acknowledged like a record; a skipped row counts as done. Ticket.Partial does the
 // same for the transactions at a batch's beginning (in_flight.go, positions.go). Nothing else here
-// raises the position; Limit only lowers it. Of a batch without rows only the position comes here
-// (Pass): exactly-once commits it. The session gives the batch to the tracker. The argument is in package checkpoint.
+// raises the position; Limit only lowers it. The session itself gives the tracker a batch without
+// rows; its position comes here (Pass) for exactly-once. The argument is in package checkpoint.
 //
 // What exactly-once does differently (exactly_once.go). Records and the position after them are
 // committed in one Kafka transaction. Nothing is retried inside a session: any failure aborts the

@@ -43,11 +43,10 @@ type exactlyOnce struct {
 }
 
 // rejections are the records that the brokers rejected, from session to session. Their positions are
-// of Shared.history. Only the deliverer uses them, except last.
+// of Shared.history. Only the deliverer uses them.
 type rejections struct {
 	records map[recordID]rejectedRecord
-	strips  map[recordID]int                // how often a record's letter was rejected too
-	last    atomic.Pointer[stored.Position] // the newest that this process committed
+	strips  map[recordID]int // how often a record's letter was rejected too
 }
 
 // recordID names a record: a row may become several.
@@ -56,15 +55,15 @@ type recordID struct {
 	n   int // among those that the router makes of the row, from 0
 }
 
-// rejectedRecord is a rejected record: it becomes a dead letter, or is skipped.
+// rejectedRecord is why a record was rejected: it becomes a dead letter, or is skipped.
 type rejectedRecord struct {
 	reason string
 	err    error
 }
 
-// forget drops what a record covers: it will not be read again.
-func (v *rejections) forget(rec *stored.Position) {
-	covered := func(id recordID) bool { return rec.Covers(id.row.Commit, id.row.Seq) }
+// forget drops the records of rows that a position covers: they will not be read again.
+func (v *rejections) forget(pos *stored.Position) {
+	covered := func(id recordID) bool { return pos.Covers(id.row.Commit, id.row.Seq) }
 	maps.DeleteFunc(v.records, func(id recordID, _ rejectedRecord) bool { return covered(id) })
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
@@ -92,17 +91,17 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.rejections.last.Load(), origin, d.start.Position)
+	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.committed.Load(), origin, d.start.Position)
 	shared.logResumed(&at, origin)
 	if err != nil {
 		return err
 	}
-	rec := at.Rec
-	x.resumedAt, x.sentTo = rec, rec
-	x.committedEnd.Store(uint64(rec.End))
+	pos := at.Position
+	x.resumedAt, x.sentTo = pos, pos
+	x.committedEnd.Store(uint64(pos.End))
 	d.guarantee = x
-	shared.rejections.forget(&rec)
-	shared.traces.Committed(rec.Covers)
+	shared.rejections.forget(&pos)
+	shared.traces.Committed(pos.Covers)
 	if at.Renew {
 		x.setPosition(true)
 	}
@@ -129,10 +128,10 @@ func (x *exactlyOnce) advance(end wal.LSN) {
 
 // setPosition hands the sink the current position.
 func (x *exactlyOnce) setPosition(now bool) {
-	rec := x.sentTo
+	pos := x.sentTo
 	x.sink.SetPosition(sink.Position{
-		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
-		Committed: func() { x.committed(&rec) },
+		Value: pos.Encode(), Whole: pos.Part.Commit == 0, Now: now,
+		Committed: func() { x.committed(&pos) },
 	})
 }
 
@@ -147,9 +146,9 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 }
 
 // committed runs on a goroutine of the sink.
-func (x *exactlyOnce) committed(rec *stored.Position) {
-	x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))
-	x.delivery.shared.rejections.last.Store(rec)
+func (x *exactlyOnce) committed(pos *stored.Position) {
+	x.committedEnd.Store(uint64(max(pos.End, wal.LSN(x.committedEnd.Load()))))
+	x.delivery.shared.committed.Store(pos)
 }
 
 func (x *exactlyOnce) Pass(through wal.LSN) {
@@ -166,7 +165,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 	records := d.withPosition(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	// The blocked row may lie before the isolated transaction: a position at both.
+	// A position before the transaction of the blocked row and before the isolated one: they may be two.
 	blocked, isolated := d.shared.monitor.BlockedCommit(), d.shared.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(blocked, isolated), max(blocked, isolated)}) {
 		switch i := rowFrom(rows, stuck); {
@@ -249,7 +248,7 @@ func (x *exactlyOnce) Finish() {
 	}
 	x.finished = true
 	x.delivery.sends.outstanding.Add(1)
-	x.sink.Finish(func(error) { x.delivery.sent() })
+	x.sink.Finish(func(error) { x.delivery.answered() })
 }
 
 // onLost runs on a goroutine of the sink.
@@ -283,7 +282,7 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// searchError is what ended the search for rejected records, or the error that it ended with.
+// searchError is the error of a search for rejected records: why it was ended, or else what it found.
 func (x *exactlyOnce) searchError(err error) error {
 	if x.delivery.session.Searching().Err() == nil {
 		return err
@@ -361,9 +360,9 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 func (s *Shared) logResumed(at *resume.Point, origin wal.Origin) {
 	switch {
 	case at.Gone:
-		s.log.Error().Str("topic", s.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
+		s.log.Error().Str("topic", s.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Position.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
 	case at.First:
-		s.log.Warn().Str("topic", s.cfg.Resume.CheckpointTopic).Str("slot", s.cfg.Resume.Slot).Stringer("lsn", at.Rec.End).
+		s.log.Warn().Str("topic", s.cfg.Resume.CheckpointTopic).Str("slot", s.cfg.Resume.Slot).Stringer("lsn", at.Position.End).
 			Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")
 	}
 	if at.Fork != nil {

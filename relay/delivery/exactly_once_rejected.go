@@ -87,7 +87,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		if !is || rec.Row == nil {
 			continue
 		}
-		row, id := rec.Row, recordName(rec)
+		row, id := rec.Row, recordIDOf(rec)
 		cause := rejected.Blocked(f.Reason, f.Err, row)
 		switch {
 		case shared.cfg.OnReject == StopOnReject:
@@ -117,8 +117,8 @@ func put[V any](m *map[recordID]V, id recordID, v V) {
 	(*m)[id] = v
 }
 
-// recordName is the name of a record that has a row.
-func recordName(rec *record.Record) recordID {
+// recordIDOf names a record that has a row.
+func recordIDOf(rec *record.Record) recordID {
 	return recordID{deadletter.RowOf(rec.Row), int(rec.Nth)}
 }
 
@@ -160,7 +160,7 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 func (x *exactlyOnce) rejection(rec *record.Record) (rejectedRecord, bool) {
 	shared := x.delivery.shared
 	if len(shared.rejections.records) > 0 {
-		if c, ok := shared.rejections.records[recordName(rec)]; ok {
+		if c, ok := shared.rejections.records[recordIDOf(rec)]; ok {
 			return c, true
 		}
 	}
@@ -209,7 +209,7 @@ func (x *exactlyOnce) shorten(records []record.Record) {
 		if letter.Row == nil || letter.Topic != x.delivery.shared.cfg.DeadLetterTopic {
 			continue
 		}
-		for range strips[recordName(letter)] {
+		for range strips[recordIDOf(letter)] {
 			deadletter.Strip(letter)
 		}
 		for x.refuses(letter) != nil && deadletter.Strip(letter) {

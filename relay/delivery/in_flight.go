@@ -24,7 +24,7 @@ type InFlight struct {
 	routed      int               // rows that were routed
 	sent        int               // records that were handed to the sink
 	durable     int               // of them, the first ones that sendFirst found acknowledged
-	waited      int               // rows up to and with the last one for which sendFirst waited; zero: for none
+	waited      int               // rows up to the last one for which sendFirst waited, itself included; zero: it waited for none
 	letters     []string          // reasons of the records that became dead letters
 	skipped     bool              // there are records without a topic, which are not sent
 	handed      time.Time         // first hand-over to the sink
@@ -35,7 +35,7 @@ type InFlight struct {
 	remaining   checkpoint.Commit // of the first held row; written before through
 }
 
-// send is what one Send of the sink got of an in-flight batch.
+// send is the part of an in-flight batch that one Send of the sink got.
 type send struct {
 	inFlight *InFlight
 	seq      uint64
@@ -100,7 +100,7 @@ func (d *Delivery) done(p *send, err error) {
 		d.sends.failed = append(d.sends.failed, failedSend{p, err})
 		d.sends.mu.Unlock()
 	}
-	d.sent()
+	d.answered()
 }
 
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
@@ -123,8 +123,8 @@ func (p *send) acknowledged(records []record.Record) {
 	shared.traces.Acknowledged(p.spans, records)
 }
 
-// sent counts a Send as answered and wakes the deliverer.
-func (d *Delivery) sent() {
+// answered notes the answer to a Send, and wakes the deliverer.
+func (d *Delivery) answered() {
 	d.sends.outstanding.Add(-1)
 	select {
 	case d.sends.wake <- struct{}{}:
@@ -136,7 +136,7 @@ func (d *Delivery) sent() {
 // with its ticket the confirmed position may move. It may run on a goroutine of the sink.
 func (f *InFlight) countDown() {
 	if left := f.pending.Add(-1); left > 0 {
-		f.partial(left)
+		f.confirmBeforeHeld(left)
 		return
 	}
 	shared := f.delivery.shared

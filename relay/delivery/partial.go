@@ -14,20 +14,20 @@ type partialTransaction struct {
 	rows int // that the next start sends again
 }
 
-// waits are its rows while the confirmed position is before its commit.
-func (p partialTransaction) waits(confirmed wal.LSN) int {
+// unconfirmed counts its rows until the confirmed position is past its commit.
+func (p partialTransaction) unconfirmed(confirmed wal.LSN) int {
 	if confirmed > p.last.Commit {
 		return 0
 	}
 	return p.rows
 }
 
-// forgetOtherHistory forgets what names positions of another history: other rows have these
-// positions there.
+// forgetOtherHistory forgets what names positions of another history: in this one other rows have
+// these positions.
 func (s *Shared) forgetOtherHistory(to wal.Lineage) {
 	if s.history != to {
 		s.history, s.partial, s.isolated = to, partialTransaction{}, 0
-		s.rejections.records, s.rejections.strips = nil, nil
+		s.rejections = rejections{}
 		s.Rejected.Forget()
 	}
 }

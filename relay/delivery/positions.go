@@ -56,13 +56,13 @@ func (d *Delivery) holdBack(f *InFlight) {
 	}
 	f.remaining = f.commitOf(first)
 	f.through.Store(uint64(f.batch.Through))
-	f.partial(f.pending.Load())
+	f.confirmBeforeHeld(f.pending.Load())
 }
 
-// partial confirms the transactions of a batch before the held one, once all records before the
-// held rows are durable. It runs on the deliverer and on goroutines of the sink; the deliverer
+// confirmBeforeHeld confirms the transactions of a batch before the held one, once all records before
+// the held rows are durable. It runs on the deliverer and on goroutines of the sink; the deliverer
 // may have sent the rest and released the batch by then.
-func (f *InFlight) partial(left int64) {
+func (f *InFlight) confirmBeforeHeld(left int64) {
 	if through := f.through.Load(); left == 1 && through != 0 {
 		f.ticket.Partial(wal.LSN(through), f.remaining)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"sync/atomic"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
@@ -16,8 +17,8 @@ import (
 )
 
 // Shared outlives a session: the settings and services of one relay's deliveries, and what each
-// delivery leaves to the next. One goroutine uses it, but for Finished. Everything in it that names
-// a position belongs to one history, and is forgotten on another one.
+// delivery leaves to the next. One goroutine uses it, but for Finished and committed. Everything in it
+// that names a position, but for committed, belongs to one history, and is forgotten on another one.
 type Shared struct {
 	cfg     Config
 	router  *router.Router
@@ -34,9 +35,10 @@ type Shared struct {
 	rejections rejections
 	traces     *traces.Open
 	partial    partialTransaction
-	isolated   wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
-	history    wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
-	finished   atomic.Int64 // records of batches that are delivered
+	isolated   wal.LSN                         // commit of the transaction that shares no Kafka transaction with earlier rows
+	history    wal.Lineage                     // the history that partial, isolated and the counts of Rejected are of
+	finished   atomic.Int64                    // records of batches that are delivered
+	committed  atomic.Pointer[stored.Position] // the newest checkpoint of this process, of whatever history; nil: none
 }
 
 // New is for a relay that starts. With a journal of the dead-letter topic keys are parked.

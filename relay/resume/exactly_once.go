@@ -11,12 +11,12 @@ import (
 
 // Point is where a relay with exactly-once continues.
 type Point struct {
-	Rec   stored.Position // covers what is delivered
-	Renew bool            // the topic has to get Rec
-	Gone  bool            // the topic has no checkpoint, but this process committed one
-	First bool            // nobody knows of one
-	Was   stored.Position // before the fork
-	Fork  *wal.Fork       // where the server's timeline left that of Was; nil: it did not
+	Position stored.Position // covers what is delivered
+	Renew    bool            // the topic has to get Position
+	Gone     bool            // the topic has no checkpoint, but this process committed one
+	First    bool            // nobody knows of one
+	Was      stored.Position // before the fork
+	Fork     *wal.Fork       // where the server's timeline left that of Was; nil: it did not
 }
 
 // ExactlyOnce decides what is delivered already. value is the checkpoint in the topic, nil if
@@ -26,37 +26,37 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 	lost := false
 	switch {
 	case value != nil:
-		if at.Rec, err = stored.ParsePosition(value); err != nil {
+		if at.Position, err = stored.ParsePosition(value); err != nil {
 			return at, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q: %w", c.CheckpointTopic, err)}
 		}
-		lost = known != nil && known.System == at.Rec.System && known.Timeline == at.Rec.Timeline && at.Rec.Behind(known)
+		lost = known != nil && known.System == at.Position.System && known.Timeline == at.Position.Timeline && at.Position.Behind(known)
 	case known != nil && known.System == origin.SystemID:
-		at.Rec, at.Renew, at.Gone = *known, true, true
+		at.Position, at.Renew, at.Gone = *known, true, true
 	default:
-		at.Rec = stored.Position{System: origin.SystemID, Timeline: origin.Timeline, Slot: slot, End: start}
+		at.Position = stored.Position{System: origin.SystemID, Timeline: origin.Timeline, Slot: slot, End: start}
 		at.Renew, at.First = true, true
 	}
-	at.Rec.Publication, at.Rec.Relay = c.Publication, c.Version
+	at.Position.Publication, at.Position.Relay = c.Publication, c.Version
 	refuse := func(reason, hint, cause string, args ...any) error {
 		return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "compare the checkpoint with", Subject: fmt.Sprintf("slot %q", slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
 	if lost {
 		return at, refuse(fault.ReasonCheckpointLost,
 			"records of the same Kafka transactions may be lost too: look for unclean leader elections. After a restart the relay continues from the checkpoint that the topic holds, so records that are not lost are repeated",
-			"topic %q is at %s (row %d of a divided transaction), and this relay had committed %s (row %d): the brokers lost that", c.CheckpointTopic, at.Rec.End, at.Rec.Part.Rows, known.End, known.Part.Rows)
+			"topic %q is at %s (row %d of a divided transaction), and this relay had committed %s (row %d): the brokers lost that", c.CheckpointTopic, at.Position.End, at.Position.Part.Rows, known.End, known.Part.Rows)
 	}
-	at.Fork, err = descend(&at.Rec, origin)
+	at.Fork, err = descend(&at.Position, origin)
 	if err != nil {
 		return at, err
 	}
 	if at.Fork != nil {
-		at.Was = at.Rec
-		at.Rec = at.Rec.UpTo(at.Fork.At)
-		at.Rec.Timeline, at.Renew = origin.Timeline, true
+		at.Was = at.Position
+		at.Position = at.Position.UpTo(at.Fork.At)
+		at.Position.Timeline, at.Renew = origin.Timeline, true
 	}
-	switch part := at.Rec.Part; {
-	case start > at.Rec.End:
-		return at, c.slotAhead(start, at.Rec.End)
+	switch part := at.Position.Part; {
+	case start > at.Position.End:
+		return at, c.slotAhead(start, at.Position.End)
 	case part.Commit != 0 && part.Shape != c.Shape:
 		return at, refuse(fault.ReasonPartChanged, "restore outbox and postgres.publication as they were until that transaction is delivered",
 			"the transaction committing at %s is delivered up to row %d, counted under another configuration of tables", part.Commit, part.Rows)

@@ -65,7 +65,7 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg, origin := at(c.timeline)
 			point, err := cfg.ExactlyOnce(c.found, c.known, origin, c.start)
-			rec, renew := point.Rec, point.Renew
+			rec, renew := point.Position, point.Renew
 			if c.reason != "" {
 				own, _ := errors.AsType[*sink.Error](err)
 				refused, _ := errors.AsType[*fault.Error](err)

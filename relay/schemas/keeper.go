@@ -33,7 +33,7 @@ const (
 type Session interface {
 	Wait(deliveryCtx context.Context, signal <-chan struct{}) error
 	Stopped() error
-	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
+	Block(ctx, deliveryCtx context.Context, reason string, cause error, needsPerson bool, d time.Duration) error
 }
 
 // Keeper keeps what a relay knows of schemas. A nil Keeper is that of a relay without any.

@@ -75,9 +75,9 @@ var errStopped = errors.New("stopped")
 
 func (s *session) Stopped() error { return errStopped }
 
-func (s *session) Block(stop, ctx context.Context, reason string, cause error, person bool, d time.Duration) error {
+func (s *session) Block(stop, ctx context.Context, reason string, cause error, needsPerson bool, d time.Duration) error {
 	s.blocked = append(s.blocked, reason+": "+cause.Error())
-	if person {
+	if needsPerson {
 		s.persons++
 	}
 	over, cancel := context.WithTimeout(stop, d)

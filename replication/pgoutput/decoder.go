@@ -12,10 +12,10 @@ import (
 // Decoder turns the messages of pgoutput's protocol 1 into batches. It does no
 // I/O, reads no clock, and is not safe for concurrent use.
 //
-//  1. Only inserts into configured tables become rows, and the changes of a table
-//     that asked for them. Other inserts are counted as Foreign, other updates,
-//     deletes and truncates as OtherOps; logical messages, origins and types of no
-//     use are read and dropped.
+//  1. Inserts into configured tables become rows, and so do the other changes of a
+//     table that asked for them and logical messages with a configured prefix. Other
+//     inserts are counted as Foreign, other updates, deletes and truncates as
+//     OtherOps; other logical messages, and origins, are read and dropped.
 //  2. Every message is checked to its last byte. The first error is final, names
 //     the LSN, and leaves the rows before it to be taken.
 //  3. A position becomes a batch's Through only at a Commit, or at a keep-alive
@@ -47,7 +47,7 @@ type Decoder struct {
 	ordinal  uint64
 	atCommit *wal.Relation // of a table that wants a row at each commit; nil: none does, or it was not announced
 	commit   wal.LSN       // of the last Begin
-	commitAt int64         // its commit time in the wire's microseconds
+	micros   int64         // its commit time in the wire's microseconds
 	through  wal.LSN       // highest ever given out
 
 	batch *wal.Batch // nil when nothing was read since Take
@@ -58,7 +58,7 @@ type Decoder struct {
 	failed error
 }
 
-// relation is a Relation and what an insert into it meets.
+// relation is a Relation, and whether its rows may be delivered.
 type relation struct {
 	*wal.Relation
 	drift *drift // why rows of it must not be delivered; nil when it is as expected
@@ -243,7 +243,7 @@ func (d *Decoder) begin(f *fields) error {
 	if commit <= d.commit {
 		return fmt.Errorf("transaction %d commits at %s, not after the one before at %s", xid, commit, d.commit)
 	}
-	d.open, d.ordinal, d.commit, d.commitAt = true, 0, commit, at
+	d.open, d.ordinal, d.commit, d.micros = true, 0, commit, at
 	d.txn = wal.Txn{XID: xid, Commit: commit, Time: wireTime(at)}
 	return nil
 }
@@ -297,7 +297,7 @@ func (d *Decoder) Commit() wal.LSN { return d.txn.Commit }
 
 // CommitMicros is the commit time of the last transaction that began, in microseconds of
 // the wire's clock; zero before the first.
-func (d *Decoder) CommitMicros() int64 { return d.commitAt }
+func (d *Decoder) CommitMicros() int64 { return d.micros }
 
 // Through is the highest position that a batch was given.
 func (d *Decoder) Through() wal.LSN { return d.through }

@@ -21,8 +21,9 @@ import (
 //
 // With a column of values beside it, an array holds the names alone.
 //
-// An entry named id, or with record.OwnPrefix, is passed over, and so is what a cloudevents format sets.
-// NULL adds nothing. Strings that hold no escapes alias the row; only keys are copied, once for each distinct key.
+// An entry named id, or with record.OwnPrefix, is passed over, and so is what a cloudevents format
+// sets. NULL adds nothing. Strings that hold no escapes alias the row; only keys are copied, once for
+// each distinct key.
 func (p *Content) AppendColumnHeaders(b *record.Buffer, row *wal.Row) error {
 	s := p.HeadersColumn
 	text, err := s.Source.HeaderText(b, row)

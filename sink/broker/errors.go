@@ -20,7 +20,8 @@ type answer struct {
 	next   string // what somebody has to do
 }
 
-// answers are the codes that mean something else than: send it again.
+// answers are the codes whose class, reason or next step does not follow from kerr.Error alone
+// (answered).
 var answers = map[int16]answer{
 	kerr.MessageTooLarge.Code:       {sink.Rejected, fault.ReasonRecordTooLarge, "raise max.message.bytes of the topic (or message.max.bytes of the brokers)"},
 	kerr.RecordListTooLarge.Code:    {sink.Rejected, fault.ReasonRecordTooLarge, "raise segment.bytes of the topic, or lower kafka.max_message_bytes"},
@@ -92,9 +93,9 @@ func classifyNetwork(err error) *sink.Error {
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonSASLInterrupted, Err: err}
 	case strings.Contains(err.Error(), "tls alert record"): // the client's words, it has no type for it
 		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonTLS, Err: fmt.Errorf("%w; the broker speaks TLS on this port: set kafka.tls.enabled", err)}
-	case strings.Contains(err.Error(), "invalid large response size"), strings.Contains(err.Error(), "invalid negative response size"): // nor for these
+	case strings.Contains(err.Error(), "invalid large response size"), strings.Contains(err.Error(), "invalid negative response size"): // the client has no type for these either
 		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: advice.Give(err, "something other than Kafka answers there: correct kafka.brokers")}
-	case errors.As(err, &eof): // brokers hang up on who does not authenticate, and when they stop
+	case errors.As(err, &eof): // brokers hang up on whoever does not authenticate, and when they stop
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonNetwork, Err: advice.Give(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
 	case kgo.IsRetryableBrokerErr(err), errors.Is(err, context.DeadlineExceeded), isNetwork(err):
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonNetwork, Err: err}

@@ -31,7 +31,7 @@ type gathered struct {
 	timer   *time.Timer // runs while there are batches; nil before the first
 }
 
-var _ sink.Filler = (*Sink)(nil)
+var _ sink.Gatherer = (*Sink)(nil)
 
 // Backlog reports whether Sends are gathered from now on. What was gathered leaves when they
 // are not.

@@ -20,8 +20,8 @@ type inFlightBatch struct {
 	records []record.Record
 	done    func(error)
 	size    int   // bytes of the records in batches of their own
-	fits    int   // index of the first record that cannot be sent, or len(records)
-	unfit   error // why it cannot
+	fits    int   // how many records can be sent, from the first on
+	unfit   error // why the next one cannot
 	now     int64 // when the client is given records of it, in Unix nanoseconds
 
 	rest []int // records that were not handed over, ascending; guarded by the sink's gathered.mu
@@ -100,12 +100,12 @@ func (k *Sink) Send(ctx context.Context, records []record.Record, done func(erro
 	k.gather(k.newInFlightBatch(ctx, records, done))
 }
 
-// produce hands over records until one cannot be. What it leaves it lists in f.rest,
-// with the reason if the first of them is the one at fault.
+// produce hands over records until one cannot be. It lists what it leaves in f.rest, and
+// returns the reason if the first of these is the one at fault.
 //
 // A record whose topic is not loaded holds up those of the same topic alone, so that
-// many new topics are loaded together. So does one that wakes a partition, until it is
-// answered.
+// many new topics are loaded together. So does one that wakes a partition (waking.go),
+// until it is answered.
 func (k *Sink) produce(f *inFlightBatch) error {
 	c := k.client.Load()
 	for len(f.rest) > 0 {
@@ -190,8 +190,8 @@ func (k *Sink) held() error {
 	return sink.ErrHalted
 }
 
-// settled is the promise of every record. The client calls it serially, and for
-// one partition in the order of Send.
+// settled is what the client calls with the outcome of each record, the promise of franz-go: one
+// call after another, and for one partition in the order of Send.
 func (k *Sink) settled(r *kgo.Record, err error) {
 	m := r.Context.(*recordContext)
 	queue := m.queue.Load()

@@ -62,7 +62,7 @@ var mutants = []mutant{
 	{name: "commit_start", about: "the start of a commit record is confirmed instead of its end", faults: []string{"relay_term"},
 		patches: []patch{{"replication/pgoutput/decoder.go", "b.Through, b.ThroughTime = end, d.txn.Time", "b.Through, b.ThroughTime = commit, d.txn.Time"}}},
 	{name: "repeat_confirmed_rows", about: "every batch is sent twice", faults: []string{"pg_checkpoint"},
-		patches: []patch{{"relay/delivery/in_flight.go", "d.produce(records, func(err error) { d.done(p, err) })", "d.produce(records, func(error) { d.sent() })\n\td.produce(records, func(err error) { d.done(p, err) })"}}},
+		patches: []patch{{"relay/delivery/in_flight.go", "d.produce(records, func(err error) { d.done(p, err) })", "d.produce(records, func(error) { d.answered() })\n\td.produce(records, func(err error) { d.done(p, err) })"}}},
 	{name: "ignore_the_notice", about: "version 18's notice of a missing publication is ignored", test: "./test/integration TestPublication_TheServersNoticeBlocks", version: "18",
 		patches: []patch{{"replication/stream.go", "return s.notice(body)", "return nil"}}},
 	{name: "message_as_transaction", about: "a message takes the place of the transaction that commits where it ends", test: "./relay TestMessage_CoversNoTransactionThatCommitsWhereItEnds",

@@ -133,7 +133,7 @@ var failpoints = []failpoint{
 	onlyWith(exactlyOnce, ahead("position_produced", "the position is with the client, and not awaited yet", "sink/kafkatx/session.go", "if err := n.flush(); err != nil {")),
 	onlyWith(exactlyOnce, ahead("before_end", "records and position are with the brokers, the transaction is open", "sink/kafkatx/session.go", "if err := n.client.commit(context.Background()); err != nil {")),
 	onlyWith(exactlyOnce, ahead("after_end", "the commit was answered, and nobody knows", "sink/kafkatx/session.go", "n.sealed()\n\treturn nil")),
-	onlyWith(exactlyOnce, at("position_known", "the committed position may be told to the server", "relay/delivery/exactly_once.go", "x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))")),
+	onlyWith(exactlyOnce, at("position_known", "the committed position may be told to the server", "relay/delivery/exactly_once.go", "x.committedEnd.Store(uint64(max(pos.End, wal.LSN(x.committedEnd.Load()))))")),
 	onlyWith(exactlyOnce, ahead("start_fence", "the predecessor is about to be shut out", "sink/kafkatx/open.go", "if err := t.fence(ctx, client); err != nil {")),
 	onlyWith(exactlyOnce, ahead("start_settle", "the predecessor is shut out, the record behind his is not committed", "sink/kafkatx/open.go", "if err := client.commit(ctx); err != nil {")),
 	onlyWith(exactlyOnce, ahead("start_settled", "the outcome of the last transaction is about to be read", "sink/kafkatx/open.go", "return t.last(ctx, h.Key, at)")),
