@@ -344,7 +344,10 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		if next.Fatal != nil {
 			if next.Reason == fault.ReasonFenced {
 				r.monitor.SetState(status.Blocked, next.Reason, err.Error())
-				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil) // or two relays fence each other as fast as they are restarted
+				// or two relays fence each other as fast as they are restarted
+				if !pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil) {
+					return nil
+				}
 			}
 			return next.Fatal
 		}
