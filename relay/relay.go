@@ -342,12 +342,8 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		rules := r.endRules()
 		next := rules.After(err)
 		if next.Fatal != nil {
-			if next.Reason == fault.ReasonFenced {
-				r.monitor.SetState(status.Blocked, next.Reason, err.Error())
-				// or two relays fence each other as fast as they are restarted
-				if !pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil) {
-					return nil
-				}
+			if next.Reason == fault.ReasonFenced && !r.pauseFenced(ctx, deliveryCtx, err) {
+				return nil
 			}
 			return next.Fatal
 		}
@@ -375,6 +371,13 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// pauseFenced keeps two relays from fencing each other as fast as they are restarted. It returns false
+// when a stop was asked for meanwhile.
+func (r *Relay) pauseFenced(ctx, deliveryCtx context.Context, err error) bool {
+	r.monitor.SetState(status.Blocked, fault.ReasonFenced, err.Error())
+	return pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil)
 }
 
 // noteDrift remembers a session that ended at a drift: none comes after it.
