@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,7 +69,7 @@ func TestRelay_GoesOnWhereRowsWereDropped(t *testing.T) {
 		current := server.current
 		server.batches = append(server.batches, fixed(130, 140, 3, "order/a/4"))
 		server.mu.Unlock()
-		current.fail <- &fault.Error{Kind: fault.KindRetry, Op: "stream from slot", Err: wal.ErrReadPast}
+		current.fail <- fmt.Errorf("stream from slot: %w", wal.ErrReadPast)
 		pass(5 * time.Second)
 		if got := b.values(); got != "1 2 3 4" || server.position() != 140 {
 			t.Errorf("delivered %q, confirmed %s", got, server.position())

@@ -393,11 +393,11 @@ func (r *Relay) endRules() ending.Rules {
 }
 
 // maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
-// further. Each knows something of its rows that the one before did not: that they come as text,
-// where their transaction ends, or which record is rejected; or it begins where one had to drop
-// rows, which takes a while each time. That ends after a few sessions,
-// except in one case: of two transactions that are larger than the window, before a position that
-// the server does not get, each session finds the end of one and forgets that of the other.
+// further. After rows were dropped the session before took long. Else each knows something of its
+// rows that the one before did not: that they come as text, where their transaction ends, or which
+// record is rejected. That ends after a few sessions, except in one case: of two transactions that
+// are larger than the window, before a position that the server does not get, each session finds
+// the end of one and forgets that of the other.
 const maxAtOnce = 16
 
 // restartsAtOnce returns why the next session begins at once after an error.

@@ -2,10 +2,10 @@ package replication
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -95,5 +95,5 @@ func (s *Stream) roomToRead() (more bool, err error) {
 
 // errReadPast ends Run after rows were dropped. The connection works.
 func (s *Stream) errReadPast() error {
-	return &fault.Error{Kind: fault.KindRetry, Op: "stream from slot", LSN: s.Received(), Err: wal.ErrReadPast}
+	return fmt.Errorf("stream from slot, behind %s: %w", s.Received(), wal.ErrReadPast)
 }

@@ -18,7 +18,7 @@ func ServerSilent(err error) bool {
 // LostConnection reports that the connection is lost, and the slot with it: a standby may have it
 // already.
 func LostConnection(err error) bool {
-	return err != nil && !ofBrokers(err) && !ReadPast(err) && postgres.KindOf(err) == fault.KindRetry
+	return err != nil && !ofBrokers(err) && postgres.KindOf(err) == fault.KindRetry
 }
 
 // ReadPast reports that the stream ended, with its connection alive, because rows had to be dropped

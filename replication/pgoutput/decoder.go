@@ -45,7 +45,7 @@ type Decoder struct {
 	txn      wal.Txn
 	stamped  *wal.Txn // txn's copy for the rows of this batch; nil before the first
 	ordinal  uint64
-	atCommit *wal.Relation // of a table that wants a row at each commit; nil: none does, or it was not announced
+	atCommit *wal.Relation // the table that gets a row at each commit; nil: there is none, or the server has not announced it yet
 	commit   wal.LSN       // of the last Begin
 	micros   int64         // its commit time in the wire's microseconds
 	through  wal.LSN       // highest ever given out

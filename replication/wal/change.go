@@ -19,6 +19,19 @@ const (
 	Commit   Op = 'C' // no row, the end of a transaction; it has no values
 )
 
+// Noun names the change with its article.
+func (o Op) Noun() string {
+	switch o {
+	case Update:
+		return "an update"
+	case Delete:
+		return "a delete"
+	case Truncate:
+		return "a truncate"
+	}
+	return "the end of a transaction"
+}
+
 // Change describes a row that is not an insert.
 type Change struct {
 	Op Op
