@@ -80,7 +80,7 @@ func (r *Rows) each(ctx context.Context, l *deadletter.Letter, give func(deadlet
 		return fmt.Errorf("table %s is not in the configuration (it has %s), and the letter has no %s", l.Table, r.tables(), strings.Join(l.Missing, ", "))
 	}
 	if op := l.Origin.Change; op != 0 {
-		return fmt.Errorf("the letter has no %s, and is of %s: its table has the row as it is now, and not what was to be sent; discard it, and write the event again", strings.Join(l.Missing, ", "), map[bool]string{true: "a delete", false: "an update"}[op == wal.Delete])
+		return fmt.Errorf("the letter has no %s, and is of %s: its table has the row as it is now, and not what was to be sent; discard it, and write the event again", strings.Join(l.Missing, ", "), op.Noun())
 	}
 	column, err := r.idColumn(ctx, table)
 	if err != nil {
