@@ -15,14 +15,13 @@ SHORT ?=
 ifneq ($(SHORT),)
 TEST_FLAGS += -short -vet=off
 export CDC_RELAY_REQUIRE ?= servers
-# Each push runs these without the race detector: what they run is a process of its own, or what relay, replication, sink and
-# cmd/cdc-relay run with it. The workflow's job `matrix` has it for integration, the nightly run for all.
-UNRACED := ./test/integration ./test/parity ./test/takeover
 endif
 PKG ?= ./...
-# Begin first, longest first: what runs long would otherwise run alone at the end.
-LONGEST := ./test/integration ./cmd/cdc-relay ./test ./test/fault ./postgres/provision ./backfill ./test/parity ./proof ./relay ./cutover \
-	./replication ./test/takeover ./postgres/preflight ./config ./sink/topics ./sink/kafka ./sink/kafkatx
+# One lane of `make test` (test/modules.sh), before the modules.
+ALONE := ./test/integration ./test/parity ./test/takeover
+# The other lane begins with these, longest first: what runs long would otherwise run alone at the end.
+LONGEST := ./cmd/cdc-relay ./test ./test/fault ./postgres/provision ./backfill ./proof ./relay ./cutover \
+	./replication ./postgres/preflight ./config ./sink/topics ./sink/kafka ./sink/kafkatx
 # What root alone can do; test/root_test.go holds both lists against the source.
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
 ROOT_TESTS := TestLink_CarriesEverythingLater TestLink_KeepsAShortDelay TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
@@ -83,7 +82,7 @@ quick: ## in a minute, without a server: the tests that need none, simulations w
 .PHONY: test
 test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package, SHORT=1 for fewer seeds and shorter loads
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
-	@$(if $(filter ./...,$(PKG)),$(RACE_OPTIONS) GO="$(GO)" RACE="$(RACE)" UNRACED="$(UNRACED)" bash test/modules.sh "$(MODULES)" "$(LONGEST)" $(TEST_FLAGS),$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(PKG))
+	@$(if $(filter ./...,$(PKG)),$(RACE_OPTIONS) GO="$(GO)" bash test/modules.sh "$(MODULES)" "$(ALONE)" "$(LONGEST)" $(RACE) $(TEST_FLAGS),$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(PKG))
 
 .PHONY: test-root
 test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights

@@ -1,51 +1,33 @@
 #!/usr/bin/env bash
-# test/modules.sh "MODULES" "FIRST" FLAG...: runs `go test $RACE FLAG...` on the root module, its
-# packages FIRST at the beginning, and then on the modules beside it. With three packages
-# at a time of each, both take longer on two processors, and tests with a bound of time fail.
-#
-# Packages in $UNRACED, which FIRST names too, run without $RACE and one at a time, beside two at a
-# time of the others. The modules follow them, with it: three packages at a time as without $UNRACED.
+# test/modules.sh "MODULES" "ALONE" "FIRST" FLAG...: runs `go test FLAG...` on everything, in two
+# lanes at the same time. One has the packages ALONE, which start most of the servers, one after the
+# other, and then the modules beside the root. The other has the rest of the root module two
+# packages at a time, FIRST at the beginning. With more than three at a time tests with a bound of
+# time fail on two processors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-modules=$1 first=$2
-shift 2
-RACE=${RACE:-} UNRACED=${UNRACED:-}
+modules=$1 alone=$2 first=$3
+shift 3
 
-in_modules() { # in_modules FLAG...
+one_by_one() { # one_by_one FLAG...
 	local module code=0
+	# shellcheck disable=SC2086 # a list
+	"$GO" test "$@" -p 1 $alone || code=$?
 	for module in $modules; do
-		(cd "$module" && "$GO" test "$@" ./...) || code=$?
+		(cd "$module" && "$GO" test "$@" -p 1 ./...) || code=$?
 	done
 	return "$code"
 }
 
-code=0
-if [ -z "$RACE" ] || [ -z "$UNRACED" ]; then
-	echo "$GO test $RACE $* ./..."
-	# shellcheck disable=SC2086 # lists
-	"$GO" test $RACE "$@" $first ./... || code=$?
-	# shellcheck disable=SC2086
-	in_modules $RACE "$@" || code=$?
-	exit "$code"
-fi
-
-beside() { # beside FLAG...
-	local code=0
-	# shellcheck disable=SC2086
-	"$GO" test "$@" -p 1 $UNRACED || code=$?
-	# shellcheck disable=SC2086
-	in_modules $RACE "$@" -p 1 || code=$?
-	return "$code"
-}
-
-module=$("$GO" list -m)
-left=()
-# shellcheck disable=SC2086
+root=$("$GO" list -m)
+rest=()
+# shellcheck disable=SC2086 # a list
 for package in $("$GO" list $first ./...); do # the order of the arguments is kept
-	case " $UNRACED " in *" ${package/#$module/.} "*) ;; *) left+=("$package") ;; esac
+	case " $alone " in *" ${package/#$root/.} "*) ;; *) rest+=("$package") ;; esac
 done
-echo "$GO test $* $UNRACED, and beside it with $RACE all others"
-beside "$@" & pid=$!
-"$GO" test $RACE "$@" -p 2 "${left[@]}" || code=$?
-wait "$pid" || code=$?
+code=0
+echo "$GO test $*: $alone and the modules one by one, beside all others"
+one_by_one "$@" & lane=$!
+"$GO" test "$@" -p 2 "${rest[@]}" || code=$?
+wait "$lane" || code=$?
 exit "$code"
