@@ -12,7 +12,7 @@ import (
 // notInRun leaves the work to the command.
 const notInRun = "CDC_RELAY_MAINTENANCE_IN_RUN=false"
 
-// removing is what `retention` is told.
+// removing are the settings of `retention`.
 var removing = []string{"CDC_RELAY_OUTBOX_RETENTION_THEN=delete", "CDC_RELAY_OUTBOX_RETENTION_KEEP=1h", notInRun}
 
 const due = "SELECT count(*) FROM outbox WHERE created_at < now() - interval '1 hour'"

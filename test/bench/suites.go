@@ -101,7 +101,7 @@ func besideSuites() []suite {
 		{"partition", "old partitions dropped beside writers", false, partitions},
 		{"marks", "writers beside a relay that marks what it has delivered", false, marking},
 		{"audit", "a table compared with its topics", false, auditing},
-		{"proof", "how long the proof of delivery waits at the tip", false, proven},
+		{"proof", "how long the proof of delivery takes when the relay is idle", false, proven},
 	}
 }
 
