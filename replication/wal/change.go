@@ -28,8 +28,10 @@ func (o Op) Noun() string {
 		return "a delete"
 	case Truncate:
 		return "a truncate"
+	case Commit:
+		return "the end of a transaction"
 	}
-	return "the end of a transaction"
+	return "a change of kind " + string(o)
 }
 
 // Change describes a row that is not an insert.
