@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,21 +10,16 @@ import (
 )
 
 // auditing compares -rows rows that a relay has sent with their records.
-func auditing(ctx context.Context, b *bench) (err error) {
-	s, err := b.aside(ctx, "audit", "", true)
-	if err != nil {
+func auditing(ctx context.Context, b *bench) error {
+	return b.streaming(ctx, "audit", func(s *beside, r *running) error { return s.audit(ctx, r) })
+}
+
+func (s *beside) audit(ctx context.Context, r *running) error {
+	rows := s.b.rows
+	if _, err := s.w.conn.Exec(ctx, fmt.Sprintf("CALL bench_fill(%d, 10, 285, 4)", rows)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close(ctx)) }()
-	r, err := s.relay(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.stop()) }()
-	if _, err := s.w.conn.Exec(ctx, fmt.Sprintf("CALL bench_fill(%d, 10, 285, 4)", b.rows)); err != nil {
-		return err
-	}
-	s.w.rows = b.rows
+	s.w.rows = rows
 	if err := s.passed(ctx, r); err != nil {
 		return err
 	}
@@ -37,7 +31,7 @@ func auditing(ctx context.Context, b *bench) (err error) {
 	if err := s.finish(ctx, p, "copy"); err != nil {
 		return err
 	}
-	if err := s.readBack(ctx, b.rows, nil); err != nil {
+	if err := s.readBack(ctx, rows, nil); err != nil {
 		return err
 	}
 	least := time.Since(began)

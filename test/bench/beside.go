@@ -65,6 +65,21 @@ func (b *bench) aside(ctx context.Context, name, change string, made bool) (*bes
 	return s, nil
 }
 
+// streaming has a relay stream from such a table while something is measured.
+func (b *bench) streaming(ctx context.Context, name string, measure func(*beside, *running) error) (err error) {
+	s, err := b.aside(ctx, name, "", true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	r, err := s.relay(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.stop()) }()
+	return measure(s, r)
+}
+
 func (s *beside) close(ctx context.Context) error {
 	s.j.to.forget(context.WithoutCancel(ctx), s.j.topics)
 	return errors.Join(s.w.drop(ctx, s.j.slot), s.w.close(ctx))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,17 +12,11 @@ import (
 
 // proven measures how long the relay's proof waits: from the insert position to a slot that has
 // passed it. The relay is idle but for a row before each look.
-func proven(ctx context.Context, b *bench) (err error) {
-	s, err := b.aside(ctx, "proof", "", true)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close(ctx)) }()
-	r, err := s.relay(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.stop()) }()
+func proven(ctx context.Context, b *bench) error {
+	return b.streaming(ctx, "proof", func(s *beside, r *running) error { return s.proofs(ctx, r) })
+}
+
+func (s *beside) proofs(ctx context.Context, r *running) error {
 	if err := s.passed(ctx, r); err != nil {
 		return err
 	}
@@ -38,7 +31,7 @@ func proven(ctx context.Context, b *bench) (err error) {
 		{"behind a row and `pg_switch_wal()`", "SELECT pg_switch_wal()"},
 	} {
 		var all []float64
-		for range 10 * b.seconds {
+		for range 10 * s.b.seconds {
 			rows++
 			if _, err := s.w.conn.Exec(ctx, "SELECT bench_rows($1, $1, 285, 4)", rows); err != nil {
 				return err
@@ -55,7 +48,7 @@ func proven(ctx context.Context, b *bench) (err error) {
 				return context.Cause(ctx)
 			}
 		}
-		b.figure("proof", "insert position known to slot past it, idle relay, "+before.what, quantiles(all), "", "p99 ≤ 250 ms")
+		s.b.figure("proof", "insert position known to slot past it, idle relay, "+before.what, quantiles(all), "", "p99 ≤ 250 ms")
 	}
 	if err := s.passed(ctx, r); err != nil {
 		return err

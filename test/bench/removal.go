@@ -18,22 +18,14 @@ var removing = []string{"CDC_RELAY_OUTBOX_RETENTION_THEN=delete", "CDC_RELAY_OUT
 const due = "SELECT count(*) FROM outbox WHERE created_at < now() - interval '1 hour'"
 
 // removal deletes delivered rows: as fast as it may, and slowly beside a stream.
-func removal(ctx context.Context, b *bench) (err error) {
+func removal(ctx context.Context, b *bench) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	s, err := b.aside(ctx, "retention", "", true)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close(ctx)) }()
-	r, err := s.relay(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.stop()) }()
-	if err := s.removeAll(ctx, r); err != nil {
-		return err
-	}
-	return s.removeBeside(ctx, r)
+	return b.streaming(ctx, "retention", func(s *beside, r *running) error {
+		if err := s.removeAll(ctx, r); err != nil {
+			return err
+		}
+		return s.removeBeside(ctx, r)
+	})
 }
 
 // removeAll has the command and a loop of bare deletes remove the same number of rows in turns.
