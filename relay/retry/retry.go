@@ -4,6 +4,7 @@ package retry
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -46,7 +47,8 @@ func (r *Furthest) Progressed(start wal.LSN, rows int64, once bool) bool {
 	return more
 }
 
-// Repetition counts how often the same error came in a row.
+// Repetition counts how often the same error came in a row. Numbers in it may differ: each connection
+// has another port.
 type Repetition struct {
 	text string
 	n    int
@@ -54,12 +56,20 @@ type Repetition struct {
 
 // Count returns how often err came in a row, this time included.
 func (r *Repetition) Count(err error) int {
-	if err == nil || err.Error() != r.text {
-		r.text, r.n = "", 0
-		if err != nil {
-			r.text = err.Error()
-		}
+	text := ""
+	if err != nil {
+		text = strings.Map(withoutDigits, err.Error())
+	}
+	if err == nil || text != r.text {
+		r.text, r.n = text, 0
 	}
 	r.n++
 	return r.n
+}
+
+func withoutDigits(r rune) rune {
+	if r >= '0' && r <= '9' {
+		return -1
+	}
+	return r
 }

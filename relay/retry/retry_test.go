@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -24,6 +25,23 @@ func TestFurthest_TellsSessionsThatGetOn(t *testing.T) {
 			if got := r.Progressed(s.start, s.rows, s.once); got != s.want {
 				t.Errorf("%s: session %d: %t", name, i+1, got)
 			}
+		}
+	}
+}
+
+func TestRepetition_CountsTheSameErrorOverAnyPort(t *testing.T) {
+	var r Repetition
+	for i, c := range []struct {
+		text string
+		want int
+	}{
+		{"read tcp 127.0.0.1:39652->127.0.0.1:9092: reset", 1},
+		{"read tcp 127.0.0.1:5000->127.0.0.1:9092: reset", 2},
+		{"dial tcp 127.0.0.1:9092: refused", 1},
+		{"read tcp 127.0.0.1:5001->127.0.0.1:9092: reset", 1},
+	} {
+		if got := r.Count(errors.New(c.text)); got != c.want {
+			t.Errorf("%d: %s: %d, want %d", i, c.text, got, c.want)
 		}
 	}
 }
