@@ -164,6 +164,21 @@ func (f *fakeServer) take() *wal.Batch {
 	}
 }
 
+// readToTheStop has the stream read one transaction, and then be stopped.
+func (f *fakeServer) readToTheStop() {
+	f.t.Helper()
+	go f.wal(txn(0x200, 7, "1")...)
+	for whole := false; !whole; {
+		b := f.take()
+		whole = b.Through != 0
+		b.Release()
+	}
+	f.stop()
+	if err := <-f.ended; err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func (f *fakeServer) confirm(l wal.LSN) { f.confirmed.Store(uint64(l)) }
 
 // told gives every status so far.

@@ -79,16 +79,7 @@ func TestEndOfAConnectionIsSeenBetweenShortWaits(t *testing.T) {
 // Nor does one that has read to its end and waits for Kafka to take the last rows.
 func TestEndOfAConnectionIsSeenWhileTheLastRowsAreDelivered(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
-		go f.wal(txn(0x200, 7, "1")...)
-		for whole := false; !whole; {
-			b := f.take()
-			whole = b.Through != 0
-			b.Release()
-		}
-		f.stop()
-		if err := <-f.ended; err != nil {
-			t.Fatal(err)
-		}
+		f.readToTheStop()
 		pass(20 * time.Second)
 		synctest.Wait()
 		select {

@@ -104,16 +104,7 @@ func TestRowsAreDroppedWhenNobodyTakesThemForLong(t *testing.T) {
 func TestRowsAreDroppedWhileTheLastOnesAreDelivered(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		f.stream.unacknowledged = func() int { return 1000 }
-		go f.wal(txn(0x200, 7, "1")...)
-		for whole := false; !whole; {
-			b := f.take()
-			whole = b.Through != 0
-			b.Release()
-		}
-		f.stop()
-		if err := <-f.ended; err != nil {
-			t.Fatal(err)
-		}
+		f.readToTheStop()
 		read := make(chan struct{})
 		go func() {
 			defer close(read)
