@@ -69,7 +69,7 @@ func (e *Entry) unproven() bool {
 	return !e.Complete() && e.found == unknown && !e.keyed
 }
 
-// sameRecord is equal for letters of a group with the same record. Letters of version 0.1 lack
+// sameRecord is equal for letters of a group with the same record. Letters of earlier builds lack
 // timeline and record number, so sum compares their content.
 type sameRecord struct {
 	id  ID

@@ -246,7 +246,7 @@ func (l *logOf) letter(commit wal.LSN, key string) {
 	l.put(Wrap(newRecord(commit, 1, key, "v"), topic, l.cause), 0)
 }
 
-// done writes a marker of version 0.1.
+// done writes a marker of an earlier build.
 func (l *logOf) done(key string, through wal.LSN, partition int32) {
 	l.put(markerOfVersion01("7000/5/orders", KeyGroup("orders", []byte(key)), Row{through, 1}), partition)
 }

@@ -20,6 +20,6 @@
 // cover all of them. The relay parks a key before it sends the letter. It frees the key when no
 // letter of it waits or is about to be written.
 //
-// Letters and markers of version 0.1 lack timeline, number and offsets; their markers cover a
+// Letters and markers of earlier builds lack timeline, number and offsets; their markers cover a
 // group up to a row. They are read with that meaning.
 package deadletter

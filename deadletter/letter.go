@@ -31,19 +31,19 @@ const (
 	HeaderLSN         = prefix + "lsn"         // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
 	HeaderSeq         = prefix + "seq"         // ordinal in the transaction
 	HeaderNth         = prefix + "record"      // among the records of the row, from 0 on; absent for the first
-	HeaderTimeline    = prefix + "timeline"    // that the row was committed on; letters of version 0.1 have none
+	HeaderTimeline    = prefix + "timeline"    // that the row was committed on; letters of earlier builds have none
 	HeaderSource      = prefix + "source"      // SourceID
 	HeaderGroup       = prefix + "group"       // what keeps order: hash of topic and key
 	HeaderParks       = prefix + "parks"       // "true": later rows of the group follow this letter; else absent
 	HeaderPartition   = prefix + "partition"   // explicit partition; absent when the key decides
-	HeaderCommitTime  = prefix + "commit-time" // of the transaction, RFC 3339; absent for a message outside any; letters of version 0.1 have none
+	HeaderCommitTime  = prefix + "commit-time" // of the transaction, RFC 3339; absent for a message outside any; letters of earlier builds have none
 	HeaderRowLSN      = prefix + "row-lsn"     // of the row itself; absent where it is not known, and for a message
 	HeaderRowXID      = prefix + "row-xid"     // of its transaction; absent as the one before
 	HeaderChange      = prefix + "change"      // what the row is, as the stream names it; absent for an insert
 	HeaderTimestamp   = prefix + "timestamp"   // mapped timestamp, RFC 3339; absent when there is none
 	HeaderMissing     = prefix + "missing"     // comma list: topic, key, value, headers, timestamp, partition
 	HeaderValueSize   = prefix + "value-bytes"
-	HeaderValueHash   = prefix + "value-sha256" // of a value that is missing because of its size; letters of version 0.1 have none
+	HeaderValueHash   = prefix + "value-sha256" // of a value that is missing because of its size; letters of earlier builds have none
 	HeaderValueSchema = prefix + "value-schema" // of the same value: the number of its schema; absent where it begins otherwise than the values of a registry
 )
 
@@ -156,7 +156,7 @@ type Letter struct {
 	Source  string
 	Group   Group
 	Keyed   bool // Group is a key's: order matters
-	Parks   bool // its key was parked; letters of version 0.1 do not say so
+	Parks   bool // its key was parked; letters of earlier builds do not say so
 	Reason  string
 	Message string
 	Table   string
@@ -182,7 +182,7 @@ type Letter struct {
 }
 
 // Origin is what a record may say of its row besides the columns, in the source block of Debezium for
-// instance. Letters of version 0.1 have nothing of it.
+// instance. Letters of earlier builds have nothing of it.
 type Origin struct {
 	LSN    wal.LSN // zero where it is not known
 	XID    uint32  // as LSN

@@ -15,8 +15,8 @@ const (
 	HeaderDone    = "cdc-relay-redrive"         // Sent or Discarded
 	HeaderOffsets = "cdc-relay-redrive-offsets" // where no letter of the group waits in the marker's partition: 0-5,9
 
-	// A marker of version 0.1 has no offsets: it covers the letters of its group and partition up
-	// to this row. Later markers carry a row with which version 0.1 covers no waiting letter, or
+	// A marker of an earlier build has no offsets: it covers the letters of its group and partition up
+	// to this row. Later markers carry a row with which an earlier build covers no waiting letter, or
 	// 0/0.
 	HeaderThroughLSN = "cdc-relay-redrive-lsn"
 	HeaderThroughSeq = "cdc-relay-redrive-seq"
@@ -43,7 +43,7 @@ type Marker struct {
 	Offsets   Offsets // no letter of the group waits at these
 
 	Through Row
-	byRow   bool // it is of version 0.1: Through is what it covers
+	byRow   bool // it is of an earlier build: Through is what it covers
 }
 
 // Covers reports whether a letter of the marker's partition that lies before it is done

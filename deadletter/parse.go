@@ -106,7 +106,7 @@ func (p *parser) letter(l *Letter) {
 		l.Schema = schemaOf(l.Record.Value)
 	}
 	if at := headerAt(l.Record.Headers, record.HeaderCommitTime); at >= 0 && l.Committed.IsZero() {
-		l.Committed, _ = time.Parse(timestampNotation, string(l.Record.Headers[at].Value)) // a letter of version 0.1 may have it
+		l.Committed, _ = time.Parse(timestampNotation, string(l.Record.Headers[at].Value)) // a letter of an earlier build may have it
 	}
 }
 

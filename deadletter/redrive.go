@@ -420,7 +420,7 @@ func (r *Redriver) writeMarkers(ctx context.Context, p chunk, done int) error {
 }
 
 // through returns the highest row if everything is done. One range then covers it all for readers
-// of version 0.1, and covers nothing that waits.
+// of an earlier build, and covers nothing that waits.
 func through(there []*Entry, done func(*Entry) bool) Row {
 	if slices.ContainsFunc(there, func(e *Entry) bool { return !done(e) }) {
 		return Row{}

@@ -162,7 +162,7 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 func TestRedriver_SendsEachRecordOfARow(t *testing.T) {
 	for name, number := range map[string]func(c *Cause, r *record.Record){
 		"numbered":            func(c *Cause, r *record.Record) { c.Timeline, r.Nth = 1, 1 },
-		"as version 0.1 does": func(*Cause, *record.Record) {},
+		"as an earlier build does": func(*Cause, *record.Record) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 		c.Timeline, c.Missing = 1, missing
 		return Wrap(rec, topic, c)
 	}
-	old := func(w record.Record) record.Record { // as version 0.1 wrote it
+	old := func(w record.Record) record.Record { // as an earlier build wrote it
 		at := headerAt(w.Headers, HeaderValueHash)
 		w.Headers = append(w.Headers[:at:at], w.Headers[at+1:]...)
 		return w
@@ -87,8 +87,8 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 		"another row, whose id is its key":       {letter: stripped(byID("large")), now: Restored{Record: byID("other")}, refused: "another row"},
 		"the same row, whose id is its key":      {letter: stripped(byID("large")), now: Restored{Record: byID("large")}},
 		"another row of the same size, no key":   {letter: stripped(keyless("large")), now: Restored{Record: keyless("LARGE")}, refused: "another row"},
-		"of version 0.1, with a key":             {letter: old(stripped(keyed("large"))), now: Restored{Record: keyed("small")}},
-		"of version 0.1, without a key":          {letter: old(stripped(keyless("large"))), now: Restored{Record: keyless("small")}, unproven: 1},
+		"of an earlier build, with a key":             {letter: old(stripped(keyed("large"))), now: Restored{Record: keyed("small")}},
+		"of an earlier build, without a key":          {letter: old(stripped(keyless("large"))), now: Restored{Record: keyless("small")}, unproven: 1},
 		"of the payload, in a format by now":     {letter: wrapped(keyless("[1]"), router.PartValue), now: Restored{Record: keyless(`{"payload":[1]}`), Payload: []byte("[1]")}},
 		"of the payload of another row":          {letter: wrapped(keyless("[1]"), router.PartValue), now: Restored{Record: keyless(`{"payload":[2]}`), Payload: []byte("[2]")}, refused: "another row"},
 		"of a large payload, in a format by now": {letter: stripped(keyless("[1]"), router.PartValue), now: Restored{Record: keyless(`{"payload":[1]}`), Payload: []byte("[1]")}},

@@ -93,7 +93,7 @@ type pipe struct {
 	flight  []flying
 	seen    []int64 // offset up to which the topic was followed, by partition
 	expired bool    // letters expired while the relay ran
-	old     bool    // the relay is of version 0.1
+	old     bool    // the relay is an earlier build
 	aged    bool    // it was
 }
 
@@ -339,7 +339,7 @@ func (p *pipe) crash() {
 // fork loses the newest rows of the database. Others take their positions and ids.
 func (p *pipe) fork() {
 	if len(p.rows) == 0 || p.aged {
-		return // a letter of version 0.1 does not say that its row was lost
+		return // a letter of an earlier build does not say that its row was lost
 	}
 	p.settle(p.w.random.IntN(len(p.flight) + 1))
 	p.flight = nil
