@@ -161,7 +161,7 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 // tombstone follows it.
 func TestRedriver_SendsEachRecordOfARow(t *testing.T) {
 	for name, number := range map[string]func(c *Cause, r *record.Record){
-		"numbered":            func(c *Cause, r *record.Record) { c.Timeline, r.Nth = 1, 1 },
+		"numbered":                 func(c *Cause, r *record.Record) { c.Timeline, r.Nth = 1, 1 },
 		"as an earlier build does": func(*Cause, *record.Record) {},
 	} {
 		t.Run(name, func(t *testing.T) {
