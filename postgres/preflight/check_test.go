@@ -387,7 +387,7 @@ func TestCheck_Standby(t *testing.T) {
 	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 	cfg := postgrestest.Config(t, db)
-	db.Exec(t, `COPY (SELECT 1) TO PROGRAM 'touch standby.signal'`)
+	db.Exec(t, `COPY (SELECT 1) TO PROGRAM 'cat > standby.signal'`)
 	if err := db.Server.Restart(t.Context(), sandbox.Fast); err != nil {
 		t.Fatal(err)
 	}
