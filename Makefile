@@ -18,10 +18,10 @@ export CDC_RELAY_REQUIRE ?= servers
 endif
 PKG ?= ./...
 # One lane of `make test` (test/modules.sh), before the modules.
-ALONE := ./test/integration ./test/parity ./test/takeover
+ALONE := ./test/integration
 # The other lane begins with these, longest first: what runs long would otherwise run alone at the end.
-LONGEST := ./cmd/cdc-relay ./test ./test/fault ./postgres/provision ./backfill ./proof ./relay ./cutover \
-	./replication ./postgres/preflight ./config ./sink/topics ./sink/kafka ./sink/kafkatx
+LONGEST := ./cmd/cdc-relay ./backfill ./test/parity ./test/fault ./cutover ./replication ./test ./relay ./test/takeover \
+	./postgres/provision ./postgres/maintenance ./postgres/preflight ./sink/kafka ./sink/topics ./config ./sink/kafkatx ./proof
 # What root alone can do; test/root_test.go holds both lists against the source.
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
 ROOT_TESTS := TestLink_CarriesEverythingLater TestLink_KeepsAShortDelay TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
