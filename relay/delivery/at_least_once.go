@@ -271,9 +271,9 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 // when the row and everything after it in the batch is sent.
 func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
 	d := g.delivery
-	g.send(f)
 	wait := retry.Backoff{Min: d.shared.cfg.RetryMin, Max: d.shared.cfg.RetryMax}
-	for counted, settled := -1, -1; rejection != nil; rejection = d.Route(f) {
+	for last := -1; rejection != nil; rejection = d.Route(f) {
+		g.send(f) // also what Route made of the rows up to this one: confirmBefore confirms them
 		if errors.Is(rejection, errOvertakes) {
 			if err := g.sendFirst(ctx, deliveryCtx, f); err != nil {
 				return err
@@ -281,43 +281,32 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 			continue
 		}
 		if need, ok := errors.AsType[*schemas.Need](rejection); ok {
-			g.send(f)
 			if err := d.awaitSchema(ctx, deliveryCtx, f, need); err != nil {
 				return err
 			}
 			continue
 		}
-		reason := rejected.ReasonOf(rejection)
-		if counted != f.routed && !errors.Is(rejection, record.ErrBinary) {
-			counted = f.routed
-			g.send(f)
-			d.shared.Rejected.Reject(reason, f.batch.Rows[counted].Relation.Qualified(), deadletter.RowOf(&f.batch.Rows[counted]), rejection)
-		}
-		shown, row := rejection, &f.batch.Rows[f.routed]
+		row, reason := &f.batch.Rows[f.routed], rejected.ReasonOf(rejection)
+		id, binary := deadletter.RowOf(row), errors.Is(rejection, record.ErrBinary)
 		show := func(cause error) {
-			shown = cause
-			d.shared.monitor.BlockedAt(row, nil, d.Lineage(), reason, shown)
-			d.shared.monitor.SetBlocked(reason, shown)
+			d.shared.monitor.BlockedAt(row, nil, d.Lineage(), reason, cause)
+			d.shared.monitor.SetBlocked(reason, cause)
 		}
-		switch {
-		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
-		case settled == f.routed:
-			show(d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
-		default:
+		if last != f.routed && !binary {
+			d.shared.Rejected.Reject(reason, row.Relation.Qualified(), id, rejection)
 			show(d.shared.hints.DeadLetter(reason, rejection))
 		}
+		last = f.routed
 		if err := d.settle(ctx, deliveryCtx); err != nil {
 			return err
 		}
 		f.confirmBefore(f.routed)
-		if errors.Is(rejection, record.ErrBinary) {
+		if binary {
 			return rejection // the next session reads text
 		}
-		if settled != f.routed {
-			settled = f.routed
-			show(d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
-		}
-		if err := d.session.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {
+		past := d.shared.hints.Past(id.Commit, reason, rejection)
+		show(past)
+		if err := d.session.Block(ctx, deliveryCtx, reason, past, true, wait.Delay()); err != nil {
 			return err
 		}
 	}

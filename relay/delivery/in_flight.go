@@ -186,17 +186,23 @@ func (d *Delivery) settle(ctx, deliveryCtx context.Context) error {
 }
 
 // confirmBefore confirms the transactions that lie wholly before a row of the batch, once
-// everything before that row is durable. Without it every start would send
+// everything before that row is sent and durable. Without it every start would send
 // the transactions before a row again that blocks for long.
 func (f *InFlight) confirmBefore(row int) {
 	own := f.batch.Rows[row].Txn
 	for i := row - 1; i >= 0; i-- {
-		if t := f.batch.Rows[i].Txn; t != own && t.End != 0 {
+		if t := f.batch.Rows[i].Txn; t != own && t.End != 0 && f.sentUpTo(i) {
 			f.ticket.Partial(t.End, f.commitOf(i+1))
 			f.countConfirmable(i)
 			return
 		}
 	}
+}
+
+// sentUpTo reports whether the sink was given every record of the rows up to the i-th.
+func (f *InFlight) sentUpTo(i int) bool {
+	return f.sent == len(f.buf.Records) ||
+		deadletter.RowOf(f.buf.Records[f.sent].Row).Compare(deadletter.RowOf(&f.batch.Rows[i])) > 0
 }
 
 // countConfirmable counts the records of rows up to the i-th as ones that no start repeats.
