@@ -121,7 +121,7 @@ browser: ## journeys through the console in Chromium; needs chromium, node and n
 .PHONY: openapi
 openapi: ## schemathesis asks a relay what its OpenAPI file describes, as nobody, viewer and operator; needs Python 3.10 or later with venv
 	@if command -v python3 >/dev/null && [ ! -x .bin/python/bin/schemathesis ]; then python3 -m venv .bin/python && .bin/python/bin/pip install --quiet schemathesis==4.32.5; fi
-	$(GO) test -tags tools -count=1 -timeout 20m -v -run OpenAPI ./test/console
+	$(GO) test -tags tools -count=1 -timeout 40m -v -run OpenAPI ./test/console
 
 .PHONY: console-figures
 console-figures: ## what the console costs a real relay: idle, and in a drain with 0, 1 and 15 pages open, in turns

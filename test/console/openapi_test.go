@@ -97,7 +97,7 @@ var listening = regexp.MustCompile(`"listen":"([^"]+)"`)
 // is limited, so it waits where it is told to.
 func walk(t *testing.T, program, address, token string, more ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute) // a minute on a free machine
 	defer cancel()
 	description, err := filepath.Abs("../../admin/web/openapi.json")
 	if err != nil {
