@@ -99,6 +99,9 @@ func (r *resharding) run() error {
 		return err
 	}
 	if len(r.new) == len(r.shards) {
+		if err := r.areCopies(); err != nil {
+			return err
+		}
 		return r.finish()
 	}
 	if len(r.old) != r.from {
@@ -312,6 +315,21 @@ func (r *resharding) dropAll(slots []catalog.ShardSlot) error {
 
 func dropSlotSQL(name string) string {
 	return fmt.Sprintf("SELECT pg_catalog.pg_drop_replication_slot(%s)", postgres.QuoteLiteral(name))
+}
+
+// areCopies refuses new slots that begin behind an old one: nobody but this command makes slots that
+// have what the old ones still have to deliver. A copy stands where the least of the old slots stood,
+// and no relay streams while both are there.
+func (r *resharding) areCopies() error {
+	for _, s := range r.new {
+		for _, old := range r.old {
+			if s.Confirmed > old.Confirmed {
+				return r.refuse(fmt.Errorf("%s begins at %s, and %s has rows from %s on: it is no copy of the old slots", postgres.SlotSubject(s.Name), s.Confirmed, postgres.SlotSubject(old.Name), old.Confirmed),
+					"drop the new slots and run the command again, which copies the old ones; nothing was changed")
+			}
+		}
+	}
+	return nil
 }
 
 // finish drops the old slots: all new ones exist. The server refuses to drop one that
