@@ -100,7 +100,7 @@ func (u *undelivered) text() string {
 		return "nobody can tell which keys have dead letters that wait: " + u.unread.Error()
 	case u.rows > 0:
 		return fmt.Sprintf("%s of %s with dead letters that wait, for example of the row of table %s at %s: that row has been sent to no consumer",
-			wording.Count(u.rows, "row"), wording.Count(int64(len(u.of)), "key"), u.first.Table, u.first.Row)
+			wording.Count(u.rows, "row"), wording.Count(int64(len(u.of)), "key"), u.first.Table, u.first.Place)
 	}
 	return ""
 }

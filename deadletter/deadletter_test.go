@@ -72,7 +72,7 @@ func TestLetter_IsReadAsItWasWritten(t *testing.T) {
 			if l.Keyed != tt.keyed || l.Complete() != (tt.missing == nil) || !slices.Equal(l.Missing, tt.missing) {
 				t.Fatalf("keyed %t, missing %v", l.Keyed, l.Missing)
 			}
-			if l.Reason != "record_too_large" || l.Message != "too large" || l.Table != "public.outbox" || l.Source != "7000/5/orders" || l.Commit != tt.rec.Row.Txn.Commit || l.Seq != tt.rec.Row.Ordinal {
+			if l.Reason != "record_too_large" || l.Message != "too large" || l.Table != "public.outbox" || l.Source != "7000/5/orders" || l.Commit != tt.rec.Row.Txn.Commit || l.Ordinal != tt.rec.Row.Ordinal {
 				t.Fatalf("letter %+v", l)
 			}
 		})
@@ -129,7 +129,7 @@ func TestStrip_TakesValueThenHeadersAndKeepsTheKey(t *testing.T) {
 func TestMarker_IsReadAsItWasWritten(t *testing.T) {
 	group := KeyGroup("orders", []byte("k"))
 	for _, want := range []Marker{
-		{Source: "7000/5/orders", Group: group, Outcome: Discarded, Partition: 3, Offsets: NewOffsets([]int64{9, 3, 5, 4, 9}), Through: Row{0x1_0000_0010, 4}},
+		{Source: "7000/5/orders", Group: group, Outcome: Discarded, Partition: 3, Offsets: NewOffsets([]int64{9, 3, 5, 4, 9}), Through: wal.Place{Commit: 0x1_0000_0010, Ordinal: 4}},
 		{Source: "7000/5/orders", Group: group, Outcome: Sent, Offsets: NewOffsets([]int64{0})},
 	} {
 		l, got, err := Parse(message(want.Record(topic, []byte("k")), want.Partition, 20))
@@ -140,7 +140,7 @@ func TestMarker_IsReadAsItWasWritten(t *testing.T) {
 }
 
 // markerOfVersion01 covers all letters of its group up to a row.
-func markerOfVersion01(source string, group Group, through Row) record.Record {
+func markerOfVersion01(source string, group Group, through wal.Place) record.Record {
 	m := Marker{Source: source, Group: group, Through: through, Outcome: Sent}
 	rec := m.Record(topic, nil)
 	rec.Headers = slices.DeleteFunc(rec.Headers, func(h record.Header) bool { return h.Key == HeaderOffsets })
@@ -248,7 +248,7 @@ func (l *logOf) letter(commit wal.LSN, key string) {
 
 // done writes a marker of an earlier build.
 func (l *logOf) done(key string, through wal.LSN, partition int32) {
-	l.put(markerOfVersion01("7000/5/orders", KeyGroup("orders", []byte(key)), Row{through, 1}), partition)
+	l.put(markerOfVersion01("7000/5/orders", KeyGroup("orders", []byte(key)), wal.Place{Commit: through, Ordinal: 1}), partition)
 }
 
 // marked writes a marker into partition 0.
@@ -317,7 +317,9 @@ func TestParked_IsBoundedAndByKey(t *testing.T) {
 	p := NewParked(2, "")
 	p.Source("s")
 	a, b, c := KeyGroup("t", []byte("a")), KeyGroup("t", []byte("b")), KeyGroup("u", []byte("a"))
-	at := func(commit wal.LSN, seq uint64) ID { return ID{Timeline: 1, Row: Row{commit, seq}} }
+	at := func(commit wal.LSN, seq uint64) ID {
+		return ID{Timeline: 1, Place: wal.Place{Commit: commit, Ordinal: seq}}
+	}
 	if err := errors.Join(p.Park(a, at(0x10, 1)), p.Park(b, at(0x10, 2)), p.Park(a, at(0x20, 1))); err != nil || p.Len() != 2 {
 		t.Fatal(err, p.Len())
 	}
@@ -347,7 +349,7 @@ func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 	rec := newRecord(0x10, 1, "a", "v")
 	group := KeyGroup(rec.Topic, rec.Key)
 	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
-	at := func(commit wal.LSN) ID { return ID{Timeline: 1, Row: Row{commit, 1}} }
+	at := func(commit wal.LSN) ID { return ID{Timeline: 1, Place: wal.Place{Commit: commit, Ordinal: 1}} }
 	marker := func(offsets ...int64) {
 		m := Marker{Source: "s", Group: group, Outcome: Sent, Offsets: NewOffsets(offsets)}
 		p.Read(message(m.Record(topic, rec.Key), 0, 100))
@@ -399,18 +401,18 @@ func TestChunks_AreBoundedAndKeepOrder(t *testing.T) {
 		var g []*Entry
 		for range size {
 			n++
-			g = append(g, &Entry{Letter: Letter{ID: ID{Row: Row{Seq: uint64(n)}}}, Size: 10})
+			g = append(g, &Entry{Letter: Letter{ID: ID{Place: wal.Place{Ordinal: uint64(n)}}}, Size: 10})
 		}
 		tasks = append(tasks, Task{Entries: g})
 	}
-	tasks = append(tasks, Task{Entries: []*Entry{{Size: 2 * chunkBytes, Letter: Letter{ID: ID{Row: Row{Seq: uint64(n + 1)}}}}, {Size: 1, Letter: Letter{ID: ID{Row: Row{Seq: uint64(n + 2)}}}}}})
+	tasks = append(tasks, Task{Entries: []*Entry{{Size: 2 * chunkBytes, Letter: Letter{ID: ID{Place: wal.Place{Ordinal: uint64(n + 1)}}}}, {Size: 1, Letter: Letter{ID: ID{Place: wal.Place{Ordinal: uint64(n + 2)}}}}}})
 	next := uint64(1)
 	for _, part := range chunks(tasks, chunkEntries) {
 		entries, bytes := 0, 0
 		for _, p := range part {
 			for _, e := range p.entries {
-				if e.Seq != next {
-					t.Fatalf("entry %d where %d belongs", e.Seq, next)
+				if e.Ordinal != next {
+					t.Fatalf("entry %d where %d belongs", e.Ordinal, next)
 				}
 				next, entries, bytes = next+1, entries+1, bytes+e.Size
 			}
@@ -466,14 +468,14 @@ func TestChunks_FillEachPart(t *testing.T) {
 func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T) {
 	message, row := newRecord(0x20, 1, "a", "m"), newRecord(0x20, 1, "a", "r")
 	message.Row.Txn.Time = time.Time{}
-	var rows []Row
+	var rows []wal.Place
 	for _, rec := range []*record.Record{newRecord(0x10, 9, "a", "before"), message, row} {
 		wrapped := Wrap(rec, topic, cause)
 		l, _, err := Parse(&topics.Message{Topic: topic, Key: wrapped.Key, Headers: wrapped.Headers})
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, l.Row)
+		rows = append(rows, l.Place)
 	}
 	if rows[0].Compare(rows[1]) >= 0 || rows[1].Compare(rows[2]) >= 0 {
 		t.Errorf("%v are not in the order of the stream", rows)
@@ -508,7 +510,7 @@ func TestMarker_RangesMeetWhereNothingWaits(t *testing.T) {
 
 func TestMarker_OffsetsThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, text := range []string{"", "-", "3-2", "-1-2", "0-30", "30", "0-x", "0-1,", "4,2"} {
-		rec := markerOfVersion01("s", KeyGroup("orders", nil), Row{})
+		rec := markerOfVersion01("s", KeyGroup("orders", nil), wal.Place{})
 		rec.Headers = append(rec.Headers, record.Header{Key: HeaderOffsets, Value: []byte(text)})
 		if _, m, err := Parse(message(rec, 0, 30)); err == nil || !strings.Contains(err.Error(), HeaderOffsets) {
 			t.Errorf("%q: %+v, %v", text, m, err)
@@ -523,13 +525,13 @@ func TestParked_ForgetsWhatATopicHeldThatWasMadeAgain(t *testing.T) {
 	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
 	read, coming := newRecord(0x10, 1, "a", "v"), newRecord(0x20, 1, "b", "v")
 	for _, rec := range []record.Record{*read, *coming} {
-		if err := p.Park(KeyGroup(rec.Topic, rec.Key), ID{Timeline: 1, Row: Row{rec.Row.Txn.Commit, 1}}); err != nil {
+		if err := p.Park(KeyGroup(rec.Topic, rec.Key), ID{Timeline: 1, Place: wal.Place{Commit: rec.Row.Txn.Commit, Ordinal: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p.Read(message(Wrap(read, topic, c), 0, 50))
 	p.Read(nil)
-	if p.Len() != 1 || p.Follow(KeyGroup(read.Topic, read.Key), ID{Timeline: 1, Row: Row{0x30, 1}}) {
+	if p.Len() != 1 || p.Follow(KeyGroup(read.Topic, read.Key), ID{Timeline: 1, Place: wal.Place{Commit: 0x30, Ordinal: 1}}) {
 		t.Fatalf("%d keys are parked, want the one whose letter is on its way", p.Len())
 	}
 	p.Read(message(Wrap(coming, topic, c), 0, 0))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -30,13 +31,13 @@ func TestFilter_SelectsByEachOfItsFields(t *testing.T) {
 func TestParked_FollowsTheRowThatParkedItsKey(t *testing.T) {
 	p := NewParked(10, "")
 	group := KeyGroup("orders", []byte("k"))
-	first := ID{Row: Row{Commit: 100, Seq: 2}}
+	first := ID{Place: wal.Place{Commit: 100, Ordinal: 2}}
 	if err := p.Park(group, first); err != nil {
 		t.Fatal(err)
 	}
-	for id, follows := range map[ID]bool{first: true, {Row: Row{Commit: 100, Seq: 1}}: false, {Row: Row{Commit: 100, Seq: 3}}: true} {
+	for id, follows := range map[ID]bool{first: true, {Place: wal.Place{Commit: 100, Ordinal: 1}}: false, {Place: wal.Place{Commit: 100, Ordinal: 3}}: true} {
 		if p.Follow(group, id) != follows {
-			t.Errorf("row %s follows: %t", id.Row, !follows)
+			t.Errorf("row %s follows: %t", id.Place, !follows)
 		}
 	}
 }

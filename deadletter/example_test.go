@@ -25,7 +25,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(letter.Table, letter.Row, letter.Source, letter.Reason)
+	fmt.Println(letter.Table, letter.Place, letter.Source, letter.Reason)
 	fmt.Printf("%s %s %s, complete: %t\n", letter.Record.Topic, letter.Record.Key, letter.Record.Value, letter.Complete())
 	// Output:
 	// public.outbox 0/100/1 7301/16384/orders record_too_large

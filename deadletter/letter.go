@@ -56,45 +56,26 @@ const (
 	timestampNotation = time.RFC3339Nano
 )
 
-// Row names a row, as wal.Row.Place does.
-type Row struct {
-	Commit wal.LSN
-	Seq    uint64
-}
-
-// RowOf is the name of a row.
-func RowOf(row *wal.Row) Row {
-	commit, ordinal := row.Place()
-	return Row{Commit: commit, Seq: ordinal}
-}
-
-// Compare orders rows of one source as they were committed.
-func (r Row) Compare(other Row) int {
-	return cmp.Or(cmp.Compare(r.Commit, other.Commit), cmp.Compare(r.Seq, other.Seq))
-}
-
-func (r Row) String() string { return fmt.Sprintf("%s/%d", r.Commit, r.Seq) }
-
 // fromTable is below the ordinals of rows that were read from their table, which count from the
 // microseconds since 1970 on (package backfill), and above those of a transaction's rows in the WAL.
 const fromTable = 1 << 50
-
-// FromTable reports whether the row was read from its table and not from the WAL: its Commit is
-// its number among the rows read, and lies in no history.
-func (r Row) FromTable() bool { return r.Seq > fromTable }
 
 // ID names a record within its source. One row may have several records, and a position alone
 // names different rows on different timelines.
 type ID struct {
 	Timeline int32 // zero: not known
-	Row
+	wal.Place
 	Nth int // among the records of the row, from 0 on
 }
+
+// FromTable reports whether the row was read from its table and not from the WAL: its Commit is
+// its number among the rows read, and lies in no history.
+func (i ID) FromTable() bool { return i.Ordinal > fromTable }
 
 // Compare orders records of one source by commit. The timeline comes first, because positions go
 // back at a fork.
 func (i ID) Compare(other ID) int {
-	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.Row.Compare(other.Row), cmp.Compare(i.Nth, other.Nth))
+	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.Place.Compare(other.Place), cmp.Compare(i.Nth, other.Nth))
 }
 
 // Group is what keeps order among letters: one key of one topic; one key of all letters without
@@ -117,7 +98,7 @@ func UnroutedGroup(key []byte) Group {
 	return hashed("no topic/" + string(key))
 }
 
-func rowGroup(table string, row Row) Group {
+func rowGroup(table string, row wal.Place) Group {
 	return hashed(table + " " + row.String())
 }
 
@@ -205,8 +186,7 @@ func (l *Letter) EventID() string {
 // Wrap makes the letter of a record that has a Row. It refers to the record's
 // memory.
 func Wrap(rec *record.Record, topic string, c Cause) record.Record {
-	var row Row
-	row.Commit, row.Seq = rec.Row.Place()
+	row := rec.Row.Place()
 	table := rec.Row.Relation.Qualified()
 	headers := make([]record.Header, 0, len(rec.Headers)+19)
 	for _, h := range rec.Headers {
@@ -230,7 +210,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	}
 	add(HeaderTable, table)
 	add(HeaderLSN, row.Commit.String())
-	add(HeaderSeq, strconv.FormatUint(row.Seq, 10))
+	add(HeaderSeq, strconv.FormatUint(row.Ordinal, 10))
 	if rec.Nth > 0 {
 		add(HeaderNth, strconv.Itoa(int(rec.Nth)))
 	}

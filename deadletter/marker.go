@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
@@ -42,7 +43,7 @@ type Marker struct {
 	Partition int32   // where it lies
 	Offsets   Offsets // no letter of the group waits at these
 
-	Through Row
+	Through wal.Place
 	byRow   bool // it is of an earlier build: Through is what it covers
 }
 
@@ -53,7 +54,7 @@ func (m *Marker) Covers(l *Letter) bool {
 	case l.Source != m.Source || l.Group != m.Group || l.Partition != m.Partition:
 		return false
 	case m.byRow:
-		return l.Row.Compare(m.Through) <= 0
+		return l.Place.Compare(m.Through) <= 0
 	}
 	return m.Offsets.Has(l.Offset)
 }
@@ -66,7 +67,7 @@ func (m *Marker) Record(topic string, key []byte) record.Record {
 		{Key: HeaderSource, Value: []byte(m.Source)},
 		{Key: HeaderGroup, Value: []byte(m.Group.String())},
 		{Key: HeaderThroughLSN, Value: []byte(m.Through.Commit.String())},
-		{Key: HeaderThroughSeq, Value: strconv.AppendUint(nil, m.Through.Seq, 10)},
+		{Key: HeaderThroughSeq, Value: strconv.AppendUint(nil, m.Through.Ordinal, 10)},
 		{Key: HeaderOffsets, Value: []byte(m.Offsets.String())},
 	}
 	return record.Record{Topic: topic, Key: key, Partition: m.Partition, Headers: headers}
@@ -131,8 +132,8 @@ func coverage(waiting []*Entry, done func(*Entry) bool) (set Offsets) {
 type span struct {
 	partition   int32
 	first, last int64
-	row         Row     // the highest one
-	done        Offsets // after first
+	row         wal.Place // the highest one
+	done        Offsets   // after first
 }
 
 // cover reports whether nothing is left.

@@ -70,7 +70,7 @@ func (p *parser) body() *Body {
 // of wal.MessageRelation.
 func (l *Letter) MessageRow(rel *wal.Relation) *wal.Row {
 	row := wal.NewMessage(rel, l.Body.Prefix, l.Record.Value)
-	row.LSN, row.Ordinal = l.Body.LSN, l.Seq
+	row.LSN, row.Ordinal = l.Body.LSN, l.Ordinal
 	row.Txn.XID, row.Txn.Commit, row.Txn.Time = l.Body.XID, l.Commit, l.Committed
 	if row.Outside() {
 		row.Txn.Commit++ // see wal.Row.Place

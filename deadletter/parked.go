@@ -185,12 +185,12 @@ func (p *Parked) letter(l *Letter) {
 	}
 	i := slices.IndexFunc(k.spans, func(s span) bool { return s.partition == l.Partition })
 	if i < 0 {
-		k.spans = append(k.spans, span{partition: l.Partition, first: l.Offset, last: l.Offset, row: l.Row})
+		k.spans = append(k.spans, span{partition: l.Partition, first: l.Offset, last: l.Offset, row: l.Place})
 		return
 	}
 	s := &k.spans[i]
-	if s.last = l.Offset; s.row.Compare(l.Row) < 0 {
-		s.row = l.Row
+	if s.last = l.Offset; s.row.Compare(l.Place) < 0 {
+		s.row = l.Place
 	}
 }
 

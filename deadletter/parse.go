@@ -61,12 +61,12 @@ func (p *parser) fail(name string) {
 	}
 }
 
-func (p *parser) row(lsn, seq string) (row Row) {
+func (p *parser) row(lsn, seq string) (row wal.Place) {
 	var err error
 	if row.Commit, err = wal.ParseLSN(p.values[lsn]); err != nil {
 		p.fail(lsn)
 	}
-	if row.Seq, err = strconv.ParseUint(p.values[seq], 10, 64); err != nil {
+	if row.Ordinal, err = strconv.ParseUint(p.values[seq], 10, 64); err != nil {
 		p.fail(seq)
 	}
 	return row
@@ -82,7 +82,7 @@ func (p *parser) group() (g Group) {
 }
 
 func (p *parser) letter(l *Letter) {
-	l.Source, l.Group, l.Row = p.values[HeaderSource], p.group(), p.row(HeaderLSN, HeaderSeq)
+	l.Source, l.Group, l.Place = p.values[HeaderSource], p.group(), p.row(HeaderLSN, HeaderSeq)
 	l.Reason, l.Message, l.Table = p.values[HeaderReason], p.values[HeaderMessage], p.values[HeaderTable]
 	l.Missing, l.Record.Topic = splitParts(p.values[HeaderMissing]), p.values[HeaderTopic]
 	l.Keyed = l.Record.Topic != "" && l.Record.Key != nil

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -421,9 +422,9 @@ func (r *Redriver) writeMarkers(ctx context.Context, p chunk, done int) error {
 
 // through returns the highest row if everything is done. One range then covers it all for readers
 // of an earlier build, and covers nothing that waits.
-func through(there []*Entry, done func(*Entry) bool) Row {
+func through(there []*Entry, done func(*Entry) bool) wal.Place {
 	if slices.ContainsFunc(there, func(e *Entry) bool { return !done(e) }) {
-		return Row{}
+		return wal.Place{}
 	}
-	return slices.MaxFunc(there, func(a, b *Entry) int { return a.Row.Compare(b.Row) }).Row
+	return slices.MaxFunc(there, func(a, b *Entry) int { return a.Place.Compare(b.Place) }).Place
 }

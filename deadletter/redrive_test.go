@@ -102,7 +102,7 @@ func TestRedriver_NamesTheHighestRowOfAll(t *testing.T) {
 		all := out.Delivered()
 		last := all[len(all)-1]
 		_, m, err := Parse(&topics.Message{Topic: topic, Key: last.Key, Headers: last.Headers, Offset: 3})
-		if err != nil || m.Through != (Row{0x30, 1}) {
+		if err != nil || m.Through != (wal.Place{Commit: 0x30, Ordinal: 1}) {
 			t.Fatalf("marker %+v, %v", m, err)
 		}
 	})
@@ -151,7 +151,7 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 			t.Fatalf("delivered %+v", all)
 		}
 		_, m, err := Parse(&topics.Message{Topic: topic, Key: all[2].Key, Headers: all[2].Headers, Offset: 4})
-		if err != nil || m.Offsets.String() != "0-2" || m.Through != (Row{}) || m.Outcome != Sent {
+		if err != nil || m.Offsets.String() != "0-2" || m.Through != (wal.Place{}) || m.Outcome != Sent {
 			t.Fatalf("marker %+v, %v", m, err)
 		}
 	})
@@ -256,7 +256,7 @@ func TestBacklog_TellsTimelinesApart(t *testing.T) {
 	group := KeyGroup("orders", []byte("a"))
 	follow := func(l *logOf, commit wal.LSN) {
 		t.Helper()
-		if !l.parked.Follow(group, ID{Timeline: 2, Row: Row{commit, 1}}) {
+		if !l.parked.Follow(group, ID{Timeline: 2, Place: wal.Place{Commit: commit, Ordinal: 1}}) {
 			t.Fatalf("%s does not follow", commit)
 		}
 		l.letter(commit, "a")

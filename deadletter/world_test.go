@@ -173,7 +173,7 @@ func (w *world) land(rec *record.Record, by string) {
 }
 
 func (e *event) String() string {
-	return fmt.Sprintf("%s:%d:%s.%d(%s)", e.source, e.id.Timeline, e.id.Row, e.id.Nth, e.want.Key)
+	return fmt.Sprintf("%s:%d:%s.%d(%s)", e.source, e.id.Timeline, e.id.Place, e.id.Nth, e.want.Key)
 }
 
 // insert commits a transaction of one row or two.
@@ -204,7 +204,7 @@ func (p *pipe) insert() {
 }
 
 func (p *pipe) event(c *change, key []byte, nth int) *event {
-	e := &event{source: p.source, id: ID{p.origin.Timeline, Row{c.commit, c.seq}, nth}, kind: kinds[p.w.random.IntN(len(kinds))]}
+	e := &event{source: p.source, id: ID{p.origin.Timeline, wal.Place{Commit: c.commit, Ordinal: c.seq}, nth}, kind: kinds[p.w.random.IntN(len(kinds))]}
 	if nth > 0 {
 		e.kind = good // a tombstone
 	}
@@ -272,7 +272,7 @@ func (p *pipe) step() {
 
 func (p *pipe) send(e *event) record.Record {
 	rec := e.want
-	id := ID{p.origin.TimelineOf(e.id.Commit), e.id.Row, e.id.Nth}
+	id := ID{p.origin.TimelineOf(e.id.Commit), e.id.Place, e.id.Nth}
 	keyed := p.parked != nil && rec.Key != nil
 	switch refused := e.kind != good && p.w.strict; {
 	case e.kind == unmade:

@@ -1,14 +1,13 @@
 package relay
 
 import (
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // alreadySent reports that a row needs no record, because the last holder of the slot delivered it.
 // The row counts as acknowledged.
 func (s *session) alreadySent(row *wal.Row) bool {
-	if s.relay.cfg.AlreadySent == nil || deadletter.RowOf(row).Commit >= s.start.sameWAL || !s.relay.cfg.AlreadySent(row) {
+	if s.relay.cfg.AlreadySent == nil || row.Place().Commit >= s.start.sameWAL || !s.relay.cfg.AlreadySent(row) {
 		return false
 	}
 	s.relay.leftOut.Add(1)

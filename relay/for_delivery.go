@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Wait returns nil at a signal, or the error that ends the session before it.
@@ -64,7 +64,7 @@ func (s *session) Stopped() error { return errStopped }
 
 // Last is the last row that was taken, and whether its transaction continues after the last
 // batch.
-func (s *session) Last() (deadletter.Row, bool) { return s.taken.last, s.taken.open }
+func (s *session) Last() (wal.Place, bool) { return s.taken.last, s.taken.open }
 
 // Sending ends when waiting for room in the sink is pointless.
 func (s *session) Sending() context.Context { return s.bounds.sending }

@@ -128,7 +128,7 @@ func TestDeadLetter_RejectedRowGoesThereAndTheStreamGoesOn(t *testing.T) {
 				}
 				l := r.log.letters(t)[0]
 				if l.Reason != tt.reason || string(l.Record.Value) != tt.value || l.Record.Topic != tt.topic || string(l.Record.Key) != "a" ||
-					l.Table != "public.outbox" || l.Commit != 110 || l.Seq != 3 || l.Source != "7000/16384/orders" || l.EventID() != "0/6E-3" {
+					l.Table != "public.outbox" || l.Commit != 110 || l.Ordinal != 3 || l.Source != "7000/16384/orders" || l.EventID() != "0/6E-3" {
 					t.Fatalf("letter %+v", l)
 				}
 				if st := r.relay.Status(); st.EventsRejected != 1 || st.DeadLetters != 1 || st.State != status.Streaming {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
@@ -65,16 +64,16 @@ type intake struct {
 
 // taken is the end of the stream that the deliverer has taken.
 type taken struct {
-	open bool           // the last one ends inside a transaction
-	last deadletter.Row // of all
-	read wal.LSN        // the highest position of a batch or a row, taken or not
+	open bool      // the last one ends inside a transaction
+	last wal.Place // of all
+	read wal.LSN   // the highest position of a batch or a row, taken or not
 }
 
 // reads notes how far a batch goes.
 func (t *taken) reads(b *wal.Batch) {
 	t.read = max(t.read, b.Through)
 	if n := len(b.Rows); n > 0 {
-		t.read = max(t.read, deadletter.RowOf(&b.Rows[n-1]).Commit)
+		t.read = max(t.read, b.Rows[n-1].Place().Commit)
 	}
 }
 
@@ -490,7 +489,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if err := s.admit(ctx, deliveryCtx, f, entry); err != nil {
 		return err
 	}
-	s.taken.last = deadletter.RowOf(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
+	s.taken.last = b.Rows[len(b.Rows)-1].Place() // not before the tracker has them
 	s.Took(entry.Last.Time, entry.Read)
 	return s.delivery.Send(ctx, deliveryCtx, f, rejection)
 }

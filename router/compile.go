@@ -94,7 +94,7 @@ func (c *compiler) fallback(s *preset.Shape, r preset.Role) string {
 }
 
 // compile turns the mapping into a plan for rel.
-func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, error) {
+func (m *mapping) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation, error) {
 	if m.connector != nil {
 		return m.compileConnector(rel)
 	}

@@ -12,7 +12,7 @@ import (
 // the preset's; whether they exist is for compile to say.
 //
 // at is a row that has the relation's shape.
-func (m *mapping) shapeOf(rel *wal.Relation, at position) (*preset.Shape, error) {
+func (m *mapping) shapeOf(rel *wal.Relation, at wal.Place) (*preset.Shape, error) {
 	if m.pin != nil {
 		return m.pinned(rel, at), nil
 	}
@@ -37,23 +37,7 @@ func (m *mapping) given() *preset.Given {
 // mid-stream must not turn into the key or the topic.
 type pin struct {
 	preset.Shape
-	streamed [preset.RoleCount]position // first row that had the role's column; zero: none was seen
-}
-
-// position is a row's in the order of the stream. Rows of one transaction, whose table may
-// change inside it, share the commit.
-type position struct {
-	commit  wal.LSN
-	ordinal uint64
-}
-
-func positionOf(row *wal.Row) position {
-	commit, ordinal := row.Place()
-	return position{commit, ordinal}
-}
-
-func (p position) before(q position) bool {
-	return p.commit < q.commit || p.commit == q.commit && p.ordinal < q.ordinal
+	streamed [preset.RoleCount]wal.Place // first row that had the role's column; zero: none was seen
 }
 
 // pinned is the shape decided at start, for the shape that the table had at a row.
@@ -61,11 +45,11 @@ func (p position) before(q position) bool {
 // table need not have. Behind a row that had the column its absence means that the column
 // was dropped or renamed, and compile reports it. A session may go back to rows that an
 // earlier one delivered, so the position decides and not what was seen before.
-func (m *mapping) pinned(rel *wal.Relation, at position) *preset.Shape {
+func (m *mapping) pinned(rel *wal.Relation, at wal.Place) *preset.Shape {
 	s := &preset.Shape{Preset: m.pin.Preset, Columns: m.pin.Columns}
 	for _, r := range optionalRoles {
 		seen := m.pin.streamed[r]
-		if m.Columns.column(r) == "" && (seen == position{} || at.before(seen)) && !column.Has(rel, s.Columns[r]) {
+		if m.Columns.column(r) == "" && (seen == wal.Place{} || at.Compare(seen) < 0) && !column.Has(rel, s.Columns[r]) {
 			s.Columns[r] = ""
 		}
 	}
@@ -76,9 +60,9 @@ func (m *mapping) pinned(rel *wal.Relation, at position) *preset.Shape {
 var optionalRoles = []preset.Role{preset.RoleType, preset.RoleHeaders, preset.RoleTrace}
 
 // note remembers from which row on the columns of optional roles came with the stream.
-func (p *pin) note(rel *wal.Relation, at position) {
+func (p *pin) note(rel *wal.Relation, at wal.Place) {
 	for _, r := range optionalRoles {
-		if p.Columns[r] != "" && column.Has(rel, p.Columns[r]) && (p.streamed[r] == position{} || at.before(p.streamed[r])) {
+		if p.Columns[r] != "" && column.Has(rel, p.Columns[r]) && (p.streamed[r] == wal.Place{} || at.Compare(p.streamed[r]) < 0) {
 			p.streamed[r] = at
 		}
 	}

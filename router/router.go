@@ -108,7 +108,7 @@ func (r *Router) planFor(row *wal.Row) *plan {
 	if len(r.plans) >= maxPlans {
 		clear(r.plans)
 	}
-	at := positionOf(row)
+	at := row.Place()
 	p, _, err := r.compile(rel, at)
 	if err != nil {
 		p = &plan{relation: rel, err: asSchema(err)}
@@ -158,13 +158,13 @@ func (r *Router) Pin(rel *wal.Relation) (*Explanation, error) {
 func (r *Router) Forked() {
 	for _, m := range r.mappings {
 		if m.pin != nil {
-			m.pin.streamed = [preset.RoleCount]position{}
+			m.pin.streamed = [preset.RoleCount]wal.Place{}
 		}
 	}
 }
 
 // newest is the position of a shape that the catalog has now.
-var newest = position{commit: ^wal.LSN(0)}
+var newest = wal.Place{Commit: ^wal.LSN(0)}
 
 // BinarySafe reports whether rows of rel give the same records in the binary
 // format: every mapped column has a type whose text form is known exactly. It is
@@ -185,7 +185,7 @@ func (r *Router) BinarySafe(rel *wal.Relation) bool {
 // Notices gives what connectors noticed since the last call.
 func (r *Router) Notices() []record.Notice { return r.notices.Take() }
 
-func (r *Router) compile(rel *wal.Relation, at position) (*plan, *Explanation, error) {
+func (r *Router) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation, error) {
 	if rel.Table < 0 || rel.Table >= len(r.mappings) {
 		return nil, nil, fmt.Errorf("no mapping for table %s", column.TableName(rel))
 	}

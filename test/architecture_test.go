@@ -99,7 +99,7 @@ var arrows = map[string][]string{
 	"sink/sinktest": {"fault", "replication/wal", "router/record", "sink"},
 
 	"deadletter":         {"replication/wal", "router", "router/encode", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
-	"deadletter/waiting": {"deadletter", "router", "sink/broker", "sink/topics"},
+	"deadletter/waiting": {"deadletter", "replication/wal", "router", "sink/broker", "sink/topics"},
 	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router/encode", "router/record", "router/resolve", "router/schemas", "sink/kafka", "wording"},
 	"relay":              {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint/stored", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
@@ -113,7 +113,7 @@ var arrows = map[string][]string{
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
 	"relay/promise":      {"checkpoint/stored", "relay/resume", "replication/wal", "sink"},
 	"relay/resume":       {"checkpoint/stored", "fault", "replication/wal", "sink"},
-	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
+	"relay/status":       {"checkpoint", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"docs", "fault", "figures", "loopback", "relay/status", "tail", "ways"},
 	"tail":               {"replication/wal", "router/record"},
 	"metrics":            {"fault", "figures", "relay", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events

@@ -283,7 +283,7 @@ type letterReport struct {
 func newLetterReport(e *deadletter.Entry) *letterReport {
 	r := &letterReport{
 		Partition: e.Partition, Offset: e.Offset, Time: e.At.UTC(), Reason: e.Reason, Table: e.Table, Topic: e.Record.Topic,
-		LSN: e.Commit.String(), Seq: e.Seq, Timeline: e.Timeline, Source: e.Source, EventID: e.Event, Bytes: max(int64(e.Size), e.ValueBytes), Missing: e.Missing, State: e.Done,
+		LSN: e.Commit.String(), Seq: e.Ordinal, Timeline: e.Timeline, Source: e.Source, EventID: e.Event, Bytes: max(int64(e.Size), e.ValueBytes), Missing: e.Missing, State: e.Done,
 	}
 	if e.Body != nil {
 		r.Holds = "message_body"

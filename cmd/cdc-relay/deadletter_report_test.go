@@ -17,7 +17,7 @@ func keyOf(n int) *deadletter.Task {
 	task := &deadletter.Task{}
 	for i := range n {
 		task.Entries = append(task.Entries, &deadletter.Entry{Letter: deadletter.Letter{
-			ID: deadletter.ID{Row: deadletter.Row{Commit: wal.LSN(i + 1), Seq: 1}}, Table: "public.outbox", Record: record.Record{Topic: "orders"}, Partition: 3, Offset: int64(i),
+			ID: deadletter.ID{Place: wal.Place{Commit: wal.LSN(i + 1), Ordinal: 1}}, Table: "public.outbox", Record: record.Record{Topic: "orders"}, Partition: 3, Offset: int64(i),
 		}, Matched: true})
 	}
 	return task

@@ -241,7 +241,7 @@ func (r *Report) Interrupted() error {
 	text := fmt.Sprintf("the redrive stopped: %s; %s: %d of %s", s.Error, done, r.Done, wording.Count(r.Letters, "dead letter"))
 	again := "Run it again: marked letters are skipped"
 	if s.entry != nil {
-		text += fmt.Sprintf("; in hand was the one at partition %d, offset %d (row %s of table %s)", s.entry.Partition, s.entry.Offset, s.entry.Row, s.entry.Table)
+		text += fmt.Sprintf("; in hand was the one at partition %d, offset %d (row %s of table %s)", s.entry.Partition, s.entry.Offset, s.entry.Place, s.entry.Table)
 	}
 	switch {
 	case s.entry == nil:

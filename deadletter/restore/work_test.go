@@ -17,12 +17,12 @@ func TestLost_GoesByThePositionsOfTheWALAlone(t *testing.T) {
 		id   deadletter.ID
 		lost bool
 	}{
-		"before the fork":                {deadletter.ID{Timeline: 1, Row: deadletter.Row{Commit: 0x4000000, Seq: 1}}, false},
-		"behind the fork":                {deadletter.ID{Timeline: 1, Row: deadletter.Row{Commit: 0x6000000, Seq: 1}}, true},
-		"of now":                         {deadletter.ID{Timeline: 5, Row: deadletter.Row{Commit: 0x8000000, Seq: 1 << 40}}, false},
-		"without a timeline":             {deadletter.ID{Row: deadletter.Row{Commit: 0x6000000, Seq: 1}}, false},
-		"read from the table":            {deadletter.ID{Timeline: 5, Row: deadletter.Row{Commit: 2, Seq: read + 2}}, false},
-		"read from the table of earlier": {deadletter.ID{Timeline: 4, Row: deadletter.Row{Commit: 2, Seq: read + 2}}, false},
+		"before the fork":                {deadletter.ID{Timeline: 1, Place: wal.Place{Commit: 0x4000000, Ordinal: 1}}, false},
+		"behind the fork":                {deadletter.ID{Timeline: 1, Place: wal.Place{Commit: 0x6000000, Ordinal: 1}}, true},
+		"of now":                         {deadletter.ID{Timeline: 5, Place: wal.Place{Commit: 0x8000000, Ordinal: 1 << 40}}, false},
+		"without a timeline":             {deadletter.ID{Place: wal.Place{Commit: 0x6000000, Ordinal: 1}}, false},
+		"read from the table":            {deadletter.ID{Timeline: 5, Place: wal.Place{Commit: 2, Ordinal: read + 2}}, false},
+		"read from the table of earlier": {deadletter.ID{Timeline: 4, Place: wal.Place{Commit: 2, Ordinal: read + 2}}, false},
 	} {
 		if got := lost(history, c.id); got != c.lost {
 			t.Errorf("%s: lost %t", name, got)

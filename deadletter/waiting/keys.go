@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -18,7 +19,7 @@ func Load(ctx context.Context, at broker.Connection, topic string, own func(sour
 // Oldest is the first row of a key that has a letter that waits.
 type Oldest struct {
 	Table string
-	deadletter.Row
+	wal.Place
 }
 
 // Keys are the keys with letters that wait.
@@ -31,7 +32,7 @@ func (s *Set) Keys() Keys {
 	keys := make(Keys, len(s.groups))
 	for of, letters := range s.groups {
 		for _, one := range letters {
-			if known, ok := keys[of.group]; !ok || one.row.Compare(known.Row) < 0 {
+			if known, ok := keys[of.group]; !ok || one.row.Compare(known.Place) < 0 {
 				keys[of.group] = Oldest{one.table, one.row}
 			}
 		}
@@ -43,7 +44,7 @@ func (s *Set) Keys() Keys {
 func (k Keys) Of(topic string, key []byte) (Oldest, bool) {
 	routed, ok := k[deadletter.KeyGroup(topic, key)]
 	unrouted, also := k[deadletter.UnroutedGroup(key)]
-	if also && (!ok || unrouted.Compare(routed.Row) < 0) {
+	if also && (!ok || unrouted.Compare(routed.Place) < 0) {
 		return unrouted, true
 	}
 	return routed, ok

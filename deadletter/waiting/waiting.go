@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -44,7 +45,7 @@ type group struct {
 // letter is what has to be known of one.
 type letter struct {
 	deadletter.Location
-	row          deadletter.Row
+	row          wal.Place
 	table, event string
 	reason       string // one of few
 	stripped     bool   // of its headers, the event id among them
@@ -79,7 +80,7 @@ func (s *Set) Read(m *topics.Message) {
 }
 
 func (s *Set) add(l *deadletter.Letter) {
-	one := letter{Location: l.Location(), row: l.Row, table: l.Table, event: l.EventID()}
+	one := letter{Location: l.Location(), row: l.Place, table: l.Table, event: l.EventID()}
 	one.reason = s.known(l.Reason)
 	one.stripped = one.event == "" && slices.Contains(l.Missing, router.PartHeaders)
 	if s.full || s.count >= s.limit || s.bytes+one.size() > maxBytes {
@@ -96,7 +97,7 @@ func (s *Set) done(m *deadletter.Marker) {
 	of := group{m.Source, m.Group}
 	left := slices.DeleteFunc(s.groups[of], func(one letter) bool {
 		covered := m.Covers(&deadletter.Letter{
-			ID: deadletter.ID{Row: one.row}, Source: m.Source, Group: m.Group, Partition: one.Partition, Offset: one.Offset,
+			ID: deadletter.ID{Place: one.row}, Source: m.Source, Group: m.Group, Partition: one.Partition, Offset: one.Offset,
 		})
 		if covered {
 			s.count--
@@ -158,7 +159,7 @@ func (s *Set) Of(mine func(table string) bool) Held {
 type Named struct {
 	Event, Reason string
 	deadletter.Location
-	row deadletter.Row
+	row wal.Place
 }
 
 // Named are the letters of the table with that name (schema.name), one for each event id.

@@ -251,7 +251,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
-		d.shared.Rejected.Reject(f.Reason, err.Table, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
+		d.shared.Rejected.Reject(f.Reason, err.Table, err.Place, err)
 	}
 	if d.shared.ev.ProduceRetried != nil {
 		d.shared.ev.ProduceRetried(f.Reason)
@@ -287,7 +287,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 			continue
 		}
 		row, reason := &f.batch.Rows[f.routed], rejected.ReasonOf(rejection)
-		id, binary := deadletter.RowOf(row), errors.Is(rejection, record.ErrBinary)
+		id, binary := row.Place(), errors.Is(rejection, record.ErrBinary)
 		show := func(cause error) {
 			d.shared.monitor.BlockedAt(row, nil, d.Lineage(), reason, cause)
 			d.shared.monitor.SetBlocked(reason, cause)
@@ -358,7 +358,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 			return keepTrying
 		}
 	}
-	d.shared.Rejected.Reject(f.Reason, row.Relation.Qualified(), deadletter.RowOf(row), cause)
+	d.shared.Rejected.Reject(f.Reason, row.Relation.Qualified(), row.Place(), cause)
 	d.shared.Rejected.Aside(f.Reason, row, cause)
 	if d.shared.cfg.OnReject == SkipOnReject {
 		d.shared.traces.Skipped(u.send.spans, rec, f.Reason)

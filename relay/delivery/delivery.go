@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -35,7 +34,7 @@ type Session interface {
 
 	// Last is the last row that was taken, and whether its transaction continues after the
 	// last batch.
-	Last() (row deadletter.Row, open bool)
+	Last() (row wal.Place, open bool)
 
 	// Sending ends when waiting for room in the sink is pointless. Searching, for rejected
 	// records, also ends when another relay may have the slot.

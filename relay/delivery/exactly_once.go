@@ -11,7 +11,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -51,7 +50,7 @@ type rejections struct {
 
 // recordID names a record: a row may become several.
 type recordID struct {
-	row deadletter.Row
+	row wal.Place
 	n   int // among those that the router makes of the row, from 0
 }
 
@@ -63,7 +62,7 @@ type rejectedRecord struct {
 
 // forget drops the records of rows that a position covers: they will not be read again.
 func (v *rejections) forget(pos *stored.Position) {
-	covered := func(id recordID) bool { return pos.Covers(id.row.Commit, id.row.Seq) }
+	covered := func(id recordID) bool { return pos.Covers(id.row.Commit, id.row.Ordinal) }
 	maps.DeleteFunc(v.records, func(id recordID, _ rejectedRecord) bool { return covered(id) })
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
@@ -109,8 +108,8 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 }
 
 func (x *exactlyOnce) covers(row *wal.Row) bool {
-	id := deadletter.RowOf(row)
-	return x.resumedAt.Covers(id.Commit, id.Seq)
+	id := row.Place()
+	return x.resumedAt.Covers(id.Commit, id.Ordinal)
 }
 
 func (x *exactlyOnce) Limit(lsn uint64) uint64 {
@@ -169,7 +168,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 	blocked, isolated := d.shared.monitor.BlockedCommit(), d.shared.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(blocked, isolated), max(blocked, isolated)}) {
 		switch i := rowFrom(rows, stuck); {
-		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.sentTo.Part.Commit != stuck: // it begins here
+		case i == 0 && rows[0].Place().Commit == stuck && x.sentTo.Part.Commit != stuck: // it begins here
 			x.setPosition(true)
 		case i > 0 && i < len(rows):
 			records = x.sendRowsBefore(f, records, i, true)
@@ -214,8 +213,8 @@ func (x *exactlyOnce) divide(last *wal.Row) {
 // sendRowsBefore sends the records of the rows before the i-th, which begins a transaction, and sets the
 // position there. It returns the rest.
 func (x *exactlyOnce) sendRowsBefore(f *InFlight, records []record.Record, i int, now bool) []record.Record {
-	n, commit := 0, deadletter.RowOf(&f.batch.Rows[i]).Commit
-	for n < len(records) && deadletter.RowOf(records[n].Row).Commit < commit {
+	n, commit := 0, f.batch.Rows[i].Place().Commit
+	for n < len(records) && records[n].Row.Place().Commit < commit {
 		n++
 	}
 	if n > 0 {
@@ -229,7 +228,7 @@ func (x *exactlyOnce) sendRowsBefore(f *InFlight, records []record.Record, i int
 // rowFrom is the index of the first row that commits at a position or later.
 func rowFrom(rows []wal.Row, commit wal.LSN) int {
 	for i := range rows {
-		if deadletter.RowOf(&rows[i]).Commit >= commit {
+		if rows[i].Place().Commit >= commit {
 			return i
 		}
 	}

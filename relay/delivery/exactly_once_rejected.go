@@ -46,7 +46,7 @@ func (x *exactlyOnce) isolate(commit wal.LSN) bool {
 	defer d.sends.mu.Unlock()
 	for _, f := range d.sends.failed {
 		for i := range f.send.records {
-			if row := f.send.records[i].Row; row != nil && deadletter.RowOf(row).Commit < commit {
+			if row := f.send.records[i].Row; row != nil && row.Place().Commit < commit {
 				d.shared.isolated = commit
 				return true
 			}
@@ -119,7 +119,7 @@ func put[V any](m *map[recordID]V, id recordID, v V) {
 
 // recordIDOf names a record that has a row.
 func recordIDOf(rec *record.Record) recordID {
-	return recordID{deadletter.RowOf(rec.Row), int(rec.Nth)}
+	return recordID{rec.Row.Place(), int(rec.Nth)}
 }
 
 // blockAt ends the session at a row. The next one commits everything before the row's
@@ -134,7 +134,7 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 	for i := n; i < len(f.buf.Records); i++ {
 		rec := &f.buf.Records[i]
 		if c, ok := x.rejection(rec); ok {
-			d.shared.Rejected.Reject(c.reason, row.Relation.Qualified(), deadletter.RowOf(row), c.err)
+			d.shared.Rejected.Reject(c.reason, row.Relation.Qualified(), row.Place(), c.err)
 			if d.shared.cfg.OnReject == SkipOnReject {
 				d.shared.traces.Skipped(f.buf.Spans, rec, c.reason)
 				continue
@@ -239,7 +239,7 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
 	}
-	isolated := x.isolate(deadletter.RowOf(row).Commit)
+	isolated := x.isolate(row.Place().Commit)
 	if err := x.Recover(ctx, deliveryCtx); err != nil && !isHeldBack(err) {
 		return err
 	}
@@ -249,13 +249,13 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 	if isolated {
 		return ErrIsolated
 	}
-	d.shared.Rejected.Reject(reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
-	return x.blockAt(row, nil, reason, d.shared.hints.Past(deadletter.RowOf(row).Commit, reason, rejection))
+	d.shared.Rejected.Reject(reason, row.Relation.Qualified(), row.Place(), rejection)
+	return x.blockAt(row, nil, reason, d.shared.hints.Past(row.Place().Commit, reason, rejection))
 }
 
 // sendEarlierTransactions sends what commits before the transaction of the row that is routed next.
 func (x *exactlyOnce) sendEarlierTransactions(f *InFlight) {
-	if i := rowFrom(f.batch.Rows, deadletter.RowOf(&f.batch.Rows[f.routed]).Commit); i > 0 {
+	if i := rowFrom(f.batch.Rows, f.batch.Rows[f.routed].Place().Commit); i > 0 {
 		records := x.delivery.withPosition(f.buf.Records[f.sent:])
 		x.sendRowsBefore(f, records, i, true) // the rest is of the row's transaction, and is not sent
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -43,7 +42,7 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 func TestExactly_RefusalsAreOfOneHistory(t *testing.T) {
 	shared := new(Shared)
 	shared.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1})
-	shared.rejections.records = map[recordID]rejectedRecord{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
+	shared.rejections.records = map[recordID]rejectedRecord{{row: wal.Place{Commit: 320, Ordinal: 1}}: {reason: "record_too_large"}}
 	if shared.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1}); len(shared.rejections.records) != 1 {
 		t.Fatalf("forgot %v", shared.rejections.records)
 	}
@@ -191,7 +190,7 @@ func TestExactly_ShortensLettersUntilTheSinkTakesThem(t *testing.T) {
 // What lies after the checkpoint is not judged any more.
 func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
 	var v rejections
-	early, late := recordID{row: deadletter.Row{Commit: 120, Seq: 1}}, recordID{deadletter.Row{Commit: 320, Seq: 1}, 1}
+	early, late := recordID{row: wal.Place{Commit: 120, Ordinal: 1}}, recordID{wal.Place{Commit: 320, Ordinal: 1}, 1}
 	for _, id := range []recordID{early, late} {
 		put(&v.records, id, rejectedRecord{reason: "record_too_large"})
 		put(&v.strips, id, 1)

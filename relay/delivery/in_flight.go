@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/tracing"
@@ -202,14 +201,14 @@ func (f *InFlight) confirmBefore(row int) {
 // sentUpTo reports whether the sink was given every record of the rows up to the i-th.
 func (f *InFlight) sentUpTo(i int) bool {
 	return f.sent == len(f.buf.Records) ||
-		deadletter.RowOf(f.buf.Records[f.sent].Row).Compare(deadletter.RowOf(&f.batch.Rows[i])) > 0
+		f.buf.Records[f.sent].Row.Place().Compare(f.batch.Rows[i].Place()) > 0
 }
 
 // countConfirmable counts the records of rows up to the i-th as ones that no start repeats.
 func (f *InFlight) countConfirmable(i int) {
-	last, n := deadletter.RowOf(&f.batch.Rows[i]), int64(0)
+	last, n := f.batch.Rows[i].Place(), int64(0)
 	for _, rec := range f.buf.Records {
-		if rec.Topic != "" && last.Compare(deadletter.RowOf(rec.Row)) >= 0 {
+		if rec.Topic != "" && last.Compare(rec.Row.Place()) >= 0 {
 			n++
 		}
 	}
@@ -234,9 +233,8 @@ func sortSends(failed []failedSend) {
 // from when it was read.
 func (f *InFlight) commitOf(row int) checkpoint.Commit {
 	r := &f.batch.Rows[row]
-	commit, _ := r.Place()
 	if r.Outside() {
-		return checkpoint.Commit{At: commit, Time: f.read}
+		return checkpoint.Commit{At: r.Place().Commit, Time: f.read}
 	}
-	return checkpoint.Commit{At: commit, Time: r.Txn.Time}
+	return checkpoint.Commit{At: r.Place().Commit, Time: r.Txn.Time}
 }

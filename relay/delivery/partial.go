@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -10,7 +9,7 @@ import (
 // reads its beginning again; without this, each would send the beginning again until the cause
 // is removed.
 type partialTransaction struct {
-	last deadletter.Row
+	last wal.Place
 	rows int // that the next start sends again
 }
 
@@ -35,8 +34,8 @@ func (s *Shared) forgetOtherHistory(to wal.Lineage) {
 // covers reports whether a row was delivered. Ordinals are the same in every session: a
 // change of table or publication ends the relay's work before it reads on.
 func (p *partialTransaction) covers(row *wal.Row) bool {
-	id := deadletter.RowOf(row)
-	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Seq <= p.last.Seq
+	id := row.Place()
+	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Ordinal <= p.last.Ordinal
 }
 
 // ForgetPartial forgets that the beginning of a transaction was delivered: another relay may send

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
@@ -29,7 +28,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 			d.start.AlreadySent = func(row *wal.Row) bool { return row.Ordinal <= 2 }
 		},
 		"the beginning before an unreadable row": func(d *Delivery) {
-			d.shared.partial.last = deadletter.Row{Commit: commit, Seq: 2}
+			d.shared.partial.last = wal.Place{Commit: commit, Ordinal: 2}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package delivery
 import (
 	"errors"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -41,7 +40,7 @@ func (d *Delivery) withPosition(records []record.Record) []record.Record {
 
 func (d *Delivery) fillPosition(rec *record.Record) bool {
 	txn := rec.Row.Txn
-	if known := d.shared.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && d.Lineage() == known.origin.Lineage() {
+	if known := d.shared.ends; txn.End == 0 && rec.Row.Place().Commit == known.commit && d.Lineage() == known.origin.Lineage() {
 		txn.End = known.end
 	}
 	return record.FillPosition(rec)

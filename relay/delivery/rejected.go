@@ -48,7 +48,7 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 		rec, _ := d.shared.router.Salvage(f.buf, row)
 		d.shared.traces.Skipped(f.buf.Spans, &rec, refused.Reason)
 	}
-	d.shared.Rejected.Reject(refused.Reason, row.Relation.Qualified(), deadletter.RowOf(row), rejection)
+	d.shared.Rejected.Reject(refused.Reason, row.Relation.Qualified(), row.Place(), rejection)
 	d.shared.Rejected.Aside(refused.Reason, row, rejection)
 	return nil
 }

@@ -4,16 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func TestPartialTransaction_IsOfOneHistory(t *testing.T) {
-	at := deadletter.Row{Commit: 130, Seq: 3}
+	at := wal.Place{Commit: 130, Ordinal: 3}
 	counted := 0
 	s := &Shared{history: wal.Lineage{SystemID: "1", Timeline: 1}, partial: partialTransaction{last: at}, isolated: 130}
-	s.Rejected.Count = func(string, string, deadletter.Row, error) { counted++ }
+	s.Rejected.Count = func(string, string, wal.Place, error) { counted++ }
 	again := func() int { s.Rejected.Reject("route", "public.outbox", at, nil); return counted }
 	again()
 	txn := &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}

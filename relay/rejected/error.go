@@ -12,33 +12,31 @@ import (
 
 // RowBlockedError is a record that the brokers reject, and its row.
 type RowBlockedError struct {
-	Reason  string
-	Table   string // schema.name
-	LSN     wal.LSN
-	Commit  wal.LSN // and Ordinal: wal.Row.Place
-	Ordinal uint64
-	Err     error
+	Reason string
+	Table  string // schema.name
+	LSN    wal.LSN
+	wal.Place
+	Err error
 }
 
 // Blocked is the error of a record that the brokers reject. row is nil where the record has none.
 func Blocked(reason string, err error, row *wal.Row) *RowBlockedError {
 	e := &RowBlockedError{Reason: reason, Err: err}
 	if row != nil {
-		e.Table, e.LSN = row.Relation.Qualified(), row.LSN
-		e.Commit, e.Ordinal = row.Place()
+		e.Table, e.LSN, e.Place = row.Relation.Qualified(), row.LSN, row.Place()
 	}
 	return e
 }
 
 // Named is the error of a rejected row with the row's position in it.
-func Named(reason, table string, row deadletter.Row, err error) error {
+func Named(reason, table string, row wal.Place, err error) error {
 	if _, routed := errors.AsType[*record.RowError](err); routed { // it has that
 		return err
 	}
 	if _, blocked := errors.AsType[*RowBlockedError](err); blocked {
 		return err
 	}
-	return &RowBlockedError{Reason: reason, Table: table, Commit: row.Commit, Ordinal: row.Seq, Err: err}
+	return &RowBlockedError{Reason: reason, Table: table, Place: row, Err: err}
 }
 
 func (e *RowBlockedError) Error() string {

@@ -120,8 +120,8 @@ func (l *Letters) Wrap(of wal.Origin, rec *record.Record, reason string, cause e
 
 // id names a record among the letters of all sessions.
 func id(of wal.Origin, rec *record.Record) deadletter.ID {
-	row := deadletter.RowOf(rec.Row)
-	return deadletter.ID{Timeline: of.TimelineOf(row.Commit), Row: row, Nth: int(rec.Nth)}
+	row := rec.Row.Place()
+	return deadletter.ID{Timeline: of.TimelineOf(row.Commit), Place: row, Nth: int(rec.Nth)}
 }
 
 // Park parks the record's key.

@@ -7,7 +7,6 @@ package rejected
 import (
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/rs/zerolog"
@@ -19,14 +18,14 @@ type Log struct {
 	Topic string // of the dead letters; empty: rows are skipped
 
 	// Count is called once for each row, however often it is tried.
-	Count func(reason, table string, row deadletter.Row, err error)
+	Count func(reason, table string, row wal.Place, err error)
 
 	counted recent
 	asides  map[kind]*aside
 }
 
 // Reject counts a row unless it was counted, also when a later session reads it again.
-func (l *Log) Reject(reason, table string, row deadletter.Row, err error) {
+func (l *Log) Reject(reason, table string, row wal.Place, err error) {
 	if l.counted.add(row) {
 		l.Count(reason, table, row, err)
 	}
@@ -45,7 +44,7 @@ type kind struct{ reason, table string }
 type aside struct {
 	logged time.Time // when the kind was in the log last
 	rows   int64
-	last   deadletter.Row
+	last   wal.Place
 	cause  error // of the last
 }
 
@@ -62,7 +61,7 @@ func (l *Log) Aside(reason string, row *wal.Row, cause error) {
 		l.asides[k] = a
 	}
 	a.rows++
-	a.last, a.cause = deadletter.RowOf(row), cause
+	a.last, a.cause = row.Place(), cause
 	if now.Sub(a.logged) >= Every {
 		l.write(k, a, now)
 	}
@@ -79,7 +78,7 @@ func (l *Log) Flush(now time.Time, all bool) {
 
 func (l *Log) write(k kind, a *aside, now time.Time) {
 	line := l.Out.Warn().Err(a.cause).Str("reason", k.reason).Str("table", k.table).Int64("rows", a.rows).
-		Stringer("lsn", a.last.Commit).Uint64("seq", a.last.Seq)
+		Stringer("lsn", a.last.Commit).Uint64("seq", a.last.Ordinal)
 	a.logged, a.rows, a.cause = now, 0, nil
 	if l.Topic == "" {
 		line.Msg("row skipped permanently (relay.on_reject: skip)")
@@ -91,20 +90,20 @@ func (l *Log) write(k kind, a *aside, now time.Time) {
 // recent remembers the rows that were added last: more of them than a session that is lost
 // can bring again in practice.
 type recent struct {
-	known map[deadletter.Row]struct{}
-	ring  []deadletter.Row
+	known map[wal.Place]struct{}
+	ring  []wal.Place
 	next  int
 }
 
 const maxRecent = 4096
 
 // add reports whether a row was not there.
-func (r *recent) add(row deadletter.Row) bool {
+func (r *recent) add(row wal.Place) bool {
 	if _, ok := r.known[row]; ok {
 		return false
 	}
 	if r.known == nil {
-		r.known = make(map[deadletter.Row]struct{})
+		r.known = make(map[wal.Place]struct{})
 	}
 	if len(r.ring) < maxRecent {
 		r.ring = append(r.ring, row)

@@ -78,7 +78,7 @@ func TestDeadLetters_ATopicThatIsNotThereYetIsEmpty(t *testing.T) {
 // Rejects are remembered up to a number of them, the last ones.
 func TestLog_ForgetsTheOldest(t *testing.T) {
 	var r recent
-	row := func(n int) deadletter.Row { return deadletter.Row{Commit: wal.LSN(n)} }
+	row := func(n int) wal.Place { return wal.Place{Commit: wal.LSN(n)} }
 	for n := range maxRecent {
 		if !r.add(row(n)) {
 			t.Fatalf("row %d is known", n)

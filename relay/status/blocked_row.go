@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -27,9 +26,9 @@ type blockedRow struct {
 	reason  string
 	message string
 
-	row   deadletter.Row // that is not delivered, if it is not unread
-	shown *BlockedRow    // for people
-	since time.Time      // it stands in the way
+	row   wal.Place   // that is not delivered, if it is not unread
+	shown *BlockedRow // for people
+	since time.Time   // it stands in the way
 
 	unread bool
 	commit checkpoint.Commit // of the unread row's transaction; zero: not known
@@ -39,13 +38,13 @@ type blockedRow struct {
 
 // progress is how far a stream was read.
 type progress struct {
-	row     deadletter.Row // the last one
-	through wal.LSN        // everything that commits before it was read
+	row     wal.Place // the last one
+	through wal.LSN   // everything that commits before it was read
 }
 
 func (p *progress) add(b *wal.Batch) {
 	if n := len(b.Rows); n > 0 {
-		p.row = deadletter.RowOf(&b.Rows[n-1])
+		p.row = b.Rows[n-1].Place()
 	}
 	p.through = max(p.through, b.Through)
 }
@@ -57,7 +56,7 @@ func (o *blockedRow) readPast(b *wal.Batch) bool {
 	}
 	if n := len(b.Rows); n > 0 {
 		// What commits before through lies before it, also where a session begins earlier.
-		if last := deadletter.RowOf(&b.Rows[n-1]); last.Commit >= o.read.through && o.read.row.Compare(last) < 0 {
+		if last := b.Rows[n-1].Place(); last.Commit >= o.read.through && o.read.row.Compare(last) < 0 {
 			return true
 		}
 	}
@@ -77,13 +76,13 @@ func (o *blockedRow) startsPast(at wal.LSN) bool {
 
 // deliveredWith reports whether the row is among rows that are durable.
 func (o *blockedRow) deliveredWith(rows []wal.Row) bool {
-	return !o.unread && len(rows) > 0 && o.row.Compare(deadletter.RowOf(&rows[0])) >= 0 && o.row.Compare(deadletter.RowOf(&rows[len(rows)-1])) <= 0
+	return !o.unread && len(rows) > 0 && o.row.Compare(rows[0].Place()) >= 0 && o.row.Compare(rows[len(rows)-1].Place()) <= 0
 }
 
 // BlockedAt remembers that a session is blocked at a row that it read. rec is its record; nil:
 // none can be made of it.
 func (b *Monitor) BlockedAt(row *wal.Row, rec *record.Record, of wal.Lineage, reason string, cause error) {
-	at := &blockedRow{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row), shown: shownRow(row, rec, cause), since: time.Now()}
+	at := &blockedRow{of: of, reason: reason, message: cause.Error(), row: row.Place(), shown: shownRow(row, rec, cause), since: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if before := b.blockedRow; before != nil && !before.unread && before.row == at.row && before.of == of {

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -19,10 +18,10 @@ func batch(commit, through wal.LSN, firstOrdinal, rows int) *wal.Batch {
 
 func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 	// The row that cannot be read is the third of a transaction that commits at 200.
-	unread := blockedRow{unread: true, read: progress{row: deadletter.Row{Commit: 200, Seq: 2}, through: 150}}
+	unread := blockedRow{unread: true, read: progress{row: wal.Place{Commit: 200, Ordinal: 2}, through: 150}}
 	looked, first := unread, unread
 	looked.bound = 300
-	first.read.row = deadletter.Row{Commit: 120, Seq: 9} // nothing of its transaction was read
+	first.read.row = wal.Place{Commit: 120, Ordinal: 9} // nothing of its transaction was read
 	committed := func(through wal.LSN) *wal.Batch {
 		return &wal.Batch{Through: through, ThroughTime: time.Unix(1, 0)}
 	}
@@ -43,13 +42,13 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 		"a keep-alive before what was looked at":     {looked, &wal.Batch{Through: 299}, false},
 		"rows from long before, of another session":  {first, batch(140, 145, 1, 1), false},
 		"its transaction, when it was the first row": {first, batch(200, 0, 1, 1), true},
-		"rows, when it waits to be delivered":        {blockedRow{row: deadletter.Row{Commit: 200, Seq: 3}}, batch(260, 270, 1, 1), false},
+		"rows, when it waits to be delivered":        {blockedRow{row: wal.Place{Commit: 200, Ordinal: 3}}, batch(260, 270, 1, 1), false},
 	} {
 		if got := c.o.readPast(c.b); got != c.past {
 			t.Errorf("%s: past %t", name, got)
 		}
 	}
-	waits := blockedRow{row: deadletter.Row{Commit: 200, Seq: 3}}
+	waits := blockedRow{row: wal.Place{Commit: 200, Ordinal: 3}}
 	for _, c := range []struct {
 		o     blockedRow
 		start wal.LSN

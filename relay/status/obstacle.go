@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -56,8 +55,8 @@ const maxEventID = 100
 
 // shownRow is what an obstacle shows of a row. rec is nil where no record can be made of it.
 func shownRow(row *wal.Row, rec *record.Record, cause error) *BlockedRow {
-	name := deadletter.RowOf(row)
-	shown := &BlockedRow{Commit: Position(name.Commit), Number: name.Seq}
+	name := row.Place()
+	shown := &BlockedRow{Commit: Position(name.Commit), Number: name.Ordinal}
 	if limited, ok := errors.AsType[sink.Limited](cause); ok {
 		shown.Limit, shown.LimitOf = limited.Limit()
 	}

@@ -32,11 +32,11 @@ func New(letters string) *Open { return &Open{letters: letters, open: make(map[i
 
 // id names a record: a row may become several.
 type id struct {
-	row deadletter.Row
+	row wal.Place
 	nth uint8
 }
 
-func idOf(rec *record.Record) id { return id{deadletter.RowOf(rec.Row), rec.Nth} }
+func idOf(rec *record.Record) id { return id{rec.Row.Place(), rec.Nth} }
 
 func spanOf(spans []*tracing.Span, rec *record.Record) *tracing.Span {
 	if rec.Span == 0 {
@@ -152,7 +152,7 @@ func (o *Open) Committed(covers func(commit wal.LSN, seq uint64) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for name, s := range o.left {
-		if covers(name.row.Commit, name.row.Seq) {
+		if covers(name.row.Commit, name.row.Ordinal) {
 			delete(o.left, name)
 			s.End(time.Now())
 		}

@@ -1,6 +1,8 @@
 package wal
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 )
 
@@ -76,16 +78,30 @@ type Row struct {
 // Outside reports whether the row is a message outside any transaction.
 func (r *Row) Outside() bool { return r.Txn.Time.IsZero() }
 
-// Place names the row, in the order of the stream. The position of a message outside any
+// Place names a row of one history by its commit and its number in the transaction. Rows of one
+// transaction, whose table may change inside it, share the commit.
+type Place struct {
+	Commit  LSN
+	Ordinal uint64
+}
+
+// Place names the row. The position of a message outside any
 // transaction is the end of its record, and there the next commit record may begin:
 // `BEGIN; INSERT …; SELECT pg_logical_emit_message(false, …); COMMIT`. So it is named by
 // its last byte, where nothing commits. A row that was read from its table has none.
-func (r *Row) Place() (commit LSN, ordinal uint64) {
+func (r *Row) Place() Place {
 	if r.Outside() && r.Txn.Commit > 0 {
-		return r.Txn.Commit - 1, r.Ordinal
+		return Place{r.Txn.Commit - 1, r.Ordinal}
 	}
-	return r.Txn.Commit, r.Ordinal
+	return Place{r.Txn.Commit, r.Ordinal}
 }
+
+// Compare orders places as their rows come in the stream.
+func (p Place) Compare(q Place) int {
+	return cmp.Or(cmp.Compare(p.Commit, q.Commit), cmp.Compare(p.Ordinal, q.Ordinal))
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s/%d", p.Commit, p.Ordinal) }
 
 // Batch is a slice of the stream: rows of one or more committed transactions.
 //

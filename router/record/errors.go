@@ -81,7 +81,7 @@ func RejectFor(reason, column string, cause error) error {
 func NewRowError(row *wal.Row, err error) *RowError {
 	e := &RowError{Reason: fault.ReasonMapping, LSN: row.LSN, Ordinal: row.Ordinal, Err: err}
 	if row.Txn != nil {
-		e.Commit, _ = row.Place() // who gives the row up moves the slot past that
+		e.Commit = row.Place().Commit // who gives the row up moves the slot past that
 	}
 	if row.Relation != nil {
 		e.Table = PlainName(row.Relation)

@@ -112,8 +112,8 @@ func spanRow(rec *Record) tracing.Row {
 		r.EventID = string(id[:min(len(id), maxEventID)])
 	}
 	if row.Txn != nil {
-		commit, seq := row.Place()
-		r.LSN, r.Seq, r.Commit = commit.String(), seq, row.Txn.Time
+		at := row.Place()
+		r.LSN, r.Seq, r.Commit = at.Commit.String(), at.Ordinal, row.Txn.Time
 	}
 	return r
 }
