@@ -16,4 +16,4 @@ type (
 )
 
 // ErrDrainCut is the end of a drain whose rows the next start sends again.
-var ErrDrainCut = ending.ErrCutShort
+var ErrDrainCut = ending.ErrDrainCut

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -53,14 +54,11 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	case err := <-s.interrupts:
 		return err
 	case <-ctx.Done():
-		return errStopped
+		return ending.ErrStopped
 	case <-deliveryCtx.Done():
 		return s.DrainTimeout()
 	}
 }
-
-// Stopped is the end of a session whose remaining rows were not handed to the sink.
-func (s *session) Stopped() error { return errStopped }
 
 // Last is the last row that was taken, and whether its transaction continues after the last
 // batch.

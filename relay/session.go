@@ -216,14 +216,10 @@ func (s *session) sourceLost(connection bool) {
 	s.bounds.endSending()
 }
 
-// errStopped ends a session that was asked to stop while it could not deliver. Its remaining rows
-// were rejected by the brokers, refused by the router, or lack a schema, so none is in flight.
-var errStopped = errors.New("stopped while blocked")
-
 // outcome picks the error that explains the end of the session.
 func (s *session) outcome(err error) error {
 	switch {
-	case errors.Is(err, errStopped):
+	case errors.Is(err, ending.ErrStopped):
 		return nil
 	case err != nil:
 		return err
@@ -456,7 +452,7 @@ func (s *session) drain(ctx, deliveryCtx context.Context) error {
 // DrainTimeout is the error of a drain that took too long.
 func (s *session) DrainTimeout() error {
 	if !s.delivery.Outstanding() && s.tracker.Stats().Rows == 0 && !s.taken.open {
-		return errStopped
+		return ending.ErrStopped
 	}
 	return ErrDrainCut
 }

@@ -107,7 +107,7 @@ var arrows = map[string][]string{
 	"relay/ending":       {"fault", "postgres", "relay/rejected", "relay/status", "replication/wal", "sink"},
 	"relay/traces":       {"deadletter", "replication/wal", "router/record", "sink", "tracing"},
 	"tracing/export":     {"tracing"},
-	"relay/schemas":      {"fault", "relay/retry", "router/schemas"},
+	"relay/schemas":      {"fault", "relay/ending", "relay/retry", "router/schemas"},
 	"relay/retry":        {"replication/wal"},
 	"relay/rejected":     {"deadletter", "fault", "relay/status", "replication/wal", "router/record", "sink", "sink/topics"},
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},

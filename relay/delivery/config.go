@@ -3,7 +3,6 @@ package delivery
 import (
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -54,6 +53,3 @@ type Events struct {
 	DeadLettered        func(reason string)
 	ProduceRetried      func(reason string)
 }
-
-// ErrDrainCut is the end of a drain whose rows the next start sends again.
-var ErrDrainCut = ending.ErrCutShort

@@ -23,13 +23,11 @@ type Session interface {
 	// Ended is the error that has ended the session, or nil. The end of a drain is not one.
 	Ended() error
 
-	// DrainTimeout is the error of a drain that took too long, Stopped that of a stop with no row
-	// in flight.
+	// DrainTimeout is the error of a drain that took too long.
 	DrainTimeout() error
-	Stopped() error
 
 	// Block shows the relay as blocked and waits for d, or returns the error that ends the session
-	// before: Stopped when ctx ends. needsPerson: the cause does not pass by itself.
+	// before: ending.ErrStopped when ctx ends. needsPerson: the cause does not pass by itself.
 	Block(ctx, deliveryCtx context.Context, reason string, cause error, needsPerson bool, d time.Duration) error
 
 	// Last is the last row that was taken, and whether its transaction continues after the

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -276,7 +277,7 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	records, failures := x.failures()
 	err := x.afterAbort(deliveryCtx, records, failures, cause)
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class == sink.Retry && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrDrainCut, err)
+		return fmt.Errorf("%w: %w", ending.ErrDrainCut, err)
 	}
 	return err
 }

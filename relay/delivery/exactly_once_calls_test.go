@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -45,8 +46,7 @@ func (n *noting) SetPosition(m sink.Position) {
 type calm struct{ Session }
 
 func (calm) Ended() error               { return nil }
-func (calm) Stopped() error             { return nil }
-func (calm) DrainTimeout() error        { return ErrDrainCut }
+func (calm) DrainTimeout() error        { return ending.ErrDrainCut }
 func (calm) Sending() context.Context   { return context.Background() }
 func (calm) Searching() context.Context { return context.Background() }
 
@@ -139,7 +139,7 @@ func TestExactly_AStopCutsWhatWouldBeTriedAgain(t *testing.T) {
 		x.lost <- &sink.Error{Class: c.class, Reason: "some", Err: errors.New("cause")}
 		err := x.Recover(c.ctx, t.Context())
 		own, ok := errors.AsType[*sink.Error](err)
-		if errors.Is(err, ErrDrainCut) != c.cut || !ok || own.Reason != "some" {
+		if errors.Is(err, ending.ErrDrainCut) != c.cut || !ok || own.Reason != "some" {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

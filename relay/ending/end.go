@@ -10,9 +10,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 )
 
-// ErrCutShort means that rows were in flight when the drain ended. Nothing is lost: the next start
+// ErrDrainCut means that rows were in flight when the drain ended. Nothing is lost: the next start
 // sends them again.
-var ErrCutShort = errors.New("drain cut short with rows in flight; the next start sends them again")
+var ErrDrainCut = errors.New("drain cut short with rows in flight; the next start sends them again")
+
+// ErrStopped ends a session that was asked to stop while it could not deliver. Its remaining rows
+// were rejected by the brokers, refused by the router, or lack a schema, so none is in flight.
+var ErrStopped = errors.New("stopped while blocked")
 
 // ErrLost ends a drain whose connection is lost. The stream returns the cause when it is closed.
 var ErrLost = errors.New("the connection to the server was lost while records were not acknowledged")
@@ -60,7 +64,7 @@ func (e *Session) shown() bool {
 	return Unreadable(e.Cause) && (!e.Repeats || e.Rows == 0)
 }
 
-// Err is the error of the session. After a stop that sends rows again it is ErrCutShort, and with a
+// Err is the error of the session. After a stop that sends rows again it is ErrDrainCut, and with a
 // drift ErrUnseen: the next start cannot see it.
 func (e *Session) Err() error {
 	cause := e.Cause
@@ -75,9 +79,9 @@ func (e *Session) Err() error {
 	case !again && !drifted:
 		return cause
 	case errors.Is(cause, ErrLost), again && drifted:
-		return fmt.Errorf("%w: %w", ErrCutShort, cause)
+		return fmt.Errorf("%w: %w", ErrDrainCut, cause)
 	case drifted:
 		return fmt.Errorf("%w: %w", ErrUnseen, cause)
 	}
-	return ErrCutShort
+	return ErrDrainCut
 }

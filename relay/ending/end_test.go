@@ -17,16 +17,16 @@ func TestEnd_TellsTheNextStartWhatItHasToKnow(t *testing.T) {
 		want []error
 		not  []error
 	}{
-		"a clean end":                          {end: Session{Stopped: true}, not: []error{ErrCutShort}},
-		"a stop with rows in flight":           {end: Session{Stopped: true, Unanswered: true}, want: []error{ErrCutShort}},
-		"an end with rows in flight":           {end: Session{Unanswered: true}, want: []error{ErrCutShort}},
-		"an error without a stop":              {end: Session{Cause: other, Unanswered: true}, want: []error{other}, not: []error{ErrCutShort}},
-		"an error at a stop, nothing left":     {end: Session{Cause: other, Stopped: true}, want: []error{other}, not: []error{ErrCutShort}},
-		"an error at a stop, rows in flight":   {end: Session{Cause: other, Stopped: true, Unanswered: true}, want: []error{ErrCutShort}, not: []error{other}},
-		"a lost connection, rows in flight":    {end: Session{Cause: ErrLost, Stopped: true, Unanswered: true, CloseFailed: other}, want: []error{ErrCutShort, ErrLost, other}},
-		"a drift without a stop":               {end: Session{Cause: drift, Unanswered: true}, want: []error{drift}, not: []error{ErrCutShort, ErrUnseen}},
-		"a drift at a stop, nothing in flight": {end: Session{Cause: drift, Stopped: true}, want: []error{ErrUnseen, drift}, not: []error{ErrCutShort}},
-		"a drift at a stop, rows in flight":    {end: Session{Cause: drift, Stopped: true, Unanswered: true}, want: []error{ErrCutShort, drift}, not: []error{ErrUnseen}},
+		"a clean end":                          {end: Session{Stopped: true}, not: []error{ErrDrainCut}},
+		"a stop with rows in flight":           {end: Session{Stopped: true, Unanswered: true}, want: []error{ErrDrainCut}},
+		"an end with rows in flight":           {end: Session{Unanswered: true}, want: []error{ErrDrainCut}},
+		"an error without a stop":              {end: Session{Cause: other, Unanswered: true}, want: []error{other}, not: []error{ErrDrainCut}},
+		"an error at a stop, nothing left":     {end: Session{Cause: other, Stopped: true}, want: []error{other}, not: []error{ErrDrainCut}},
+		"an error at a stop, rows in flight":   {end: Session{Cause: other, Stopped: true, Unanswered: true}, want: []error{ErrDrainCut}, not: []error{other}},
+		"a lost connection, rows in flight":    {end: Session{Cause: ErrLost, Stopped: true, Unanswered: true, CloseFailed: other}, want: []error{ErrDrainCut, ErrLost, other}},
+		"a drift without a stop":               {end: Session{Cause: drift, Unanswered: true}, want: []error{drift}, not: []error{ErrDrainCut, ErrUnseen}},
+		"a drift at a stop, nothing in flight": {end: Session{Cause: drift, Stopped: true}, want: []error{ErrUnseen, drift}, not: []error{ErrDrainCut}},
+		"a drift at a stop, rows in flight":    {end: Session{Cause: drift, Stopped: true, Unanswered: true}, want: []error{ErrDrainCut, drift}, not: []error{ErrUnseen}},
 	} {
 		err := c.end.Err()
 		if (err == nil) != (len(c.want) == 0) {

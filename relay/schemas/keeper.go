@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/retry"
 	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/rs/zerolog"
@@ -32,7 +33,6 @@ const (
 // Session is what a wait needs of the session that a row belongs to: see delivery.Session.
 type Session interface {
 	Wait(deliveryCtx context.Context, signal <-chan struct{}) error
-	Stopped() error
 	Block(ctx, deliveryCtx context.Context, reason string, cause error, needsPerson bool, d time.Duration) error
 }
 
@@ -210,7 +210,7 @@ func (k *Keeper) pause(ctx, deliveryCtx context.Context, s Session, failed error
 		return err
 	}
 	if ctx.Err() != nil {
-		return s.Stopped()
+		return ending.ErrStopped
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/encode"
@@ -71,10 +72,6 @@ func (s *session) Wait(ctx context.Context, signal <-chan struct{}) error {
 	}
 }
 
-var errStopped = errors.New("stopped")
-
-func (s *session) Stopped() error { return errStopped }
-
 func (s *session) Block(stop, ctx context.Context, reason string, cause error, needsPerson bool, d time.Duration) error {
 	s.blocked = append(s.blocked, reason+": "+cause.Error())
 	if needsPerson {
@@ -86,7 +83,7 @@ func (s *session) Block(stop, ctx context.Context, reason string, cause error, n
 		return err
 	}
 	if stop.Err() != nil {
-		return errStopped
+		return ending.ErrStopped
 	}
 	return nil
 }
@@ -103,7 +100,7 @@ func TestAwait_EndsWithAStopWhileTheRegistryIsAway(t *testing.T) {
 			defer stop()
 			settled, began := 0, time.Now()
 			err = k.Await(ctx, t.Context(), new(session), need(t, err), func() error { settled++; return nil }, same)
-			if !errors.Is(err, errStopped) || time.Since(began) != after || settled == 0 {
+			if !errors.Is(err, ending.ErrStopped) || time.Since(began) != after || settled == 0 {
 				t.Errorf("stop after %s: %v after %s, settled %d times", after, err, time.Since(began), settled)
 			}
 		})
