@@ -266,7 +266,9 @@ func (w *work) relay(ctx context.Context) error {
 	all := make(chan struct{})
 	w.end.failed, w.end.complete = stop, func() { close(all); stop() }
 	w.paced = progress.NewPacer(w.Options.MaxRate)
-	r := relay.New(cfg, parts, relay.Events{RowRejected: w.noteRejected}, zerolog.Nop()) // its words are about a slot; report and atRow have ours
+	var events relay.Events
+	events.RowRejected = w.noteRejected
+	r := relay.New(cfg, parts, events, zerolog.Nop()) // its words are about a slot; report and atRow have ours
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.report(running, r) }()
 	err = r.Run(running)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -14,18 +15,18 @@ import (
 // Events are the calls that feed the counters and histograms.
 func (m *Metrics) Events() relay.Events {
 	return relay.Events{
-		Reconnecting:   func(reason string, _ error) { m.reconnects.WithLabelValues(reason).Inc() },
-		StateChanged:   func(_, to status.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
-		BatchReceived:  m.batchReceived,
-		BatchDelivered: m.batchDelivered,
-
-		RecordsAcknowledged: m.acknowledged,
-
-		RowRejected:      func(reason string, _ error) { m.rejected.WithLabelValues(reason).Inc() },
-		DeadLettered:     func(reason string) { m.letters.WithLabelValues(reason).Inc() },
+		Reconnecting:     func(reason string, _ error) { m.reconnects.WithLabelValues(reason).Inc() },
+		StateChanged:     func(_, to status.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
+		BatchReceived:    m.batchReceived,
 		TransactionEnded: func(e sink.Ending) { m.endings.WithLabelValues(string(e)).Inc() },
 		SchemaAsked:      func(outcome string) { m.schemas.WithLabelValues(outcome).Inc() },
-		ProduceRetried:   func(reason string) { m.retried.WithLabelValues(reason).Inc() },
+		Events: delivery.Events{
+			RecordsAcknowledged: m.acknowledged,
+			BatchDelivered:      m.batchDelivered,
+			RowRejected:         func(reason string, _ error) { m.rejected.WithLabelValues(reason).Inc() },
+			DeadLettered:        func(reason string) { m.letters.WithLabelValues(reason).Inc() },
+			ProduceRetried:      func(reason string) { m.retried.WithLabelValues(reason).Inc() },
+		},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -71,7 +72,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: kafka.Config{Connection: broker.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
 		cfg.Replication.Slot = "slot"
-		ev := Events{BatchDelivered: c.delivered}
+		ev := Events{Events: delivery.Events{BatchDelivered: c.delivered}}
 		to, err := OpenSink(cfg, ev, zerolog.Nop(), []func() kgo.Hook{func() kgo.Hook { return slowCommit(commit) }})
 		if err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -235,11 +236,11 @@ func start(t *testing.T, cfg Config, server *fakeServer) *bench {
 func (b *bench) start(t *testing.T, cfg Config) *bench {
 	t.Helper()
 	routes := outboxRoutes(t)
-	ev := Events{
+	ev := Events{Events: delivery.Events{
 		RowRejected:    func(string, error) { b.counts.rejected.Add(1) },
 		ProduceRetried: func(string) { b.counts.retried.Add(1) },
 		BatchDelivered: func(_ *wal.Batch, r []record.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
-	}
+	}}
 	cfg.RetryMax = max(cfg.RetryMax, time.Second)
 	if b.wrap == nil {
 		b.wrap = func(r *sinktest.Recorder) sink.Sink { return r }

@@ -140,10 +140,7 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 		journal = parts.Journal
 	}
 	r.schemas = schemas.New(parts.Router.Registry(), schemas.Config{Refresh: r.cfg.SchemaRefresh, RetryMin: r.cfg.RetryMin, RetryMax: r.cfg.RetryMax, Asked: ev.SchemaAsked}, log)
-	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, r.schemas, journal, r.monitor, delivery.Events{
-		RecordsAcknowledged: ev.RecordsAcknowledged, BatchDelivered: ev.BatchDelivered,
-		RowRejected: ev.RowRejected, DeadLettered: ev.DeadLettered, ProduceRetried: ev.ProduceRetried,
-	}, log)
+	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, r.schemas, journal, r.monitor, ev.Events, log)
 	return r
 }
 

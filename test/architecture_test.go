@@ -116,7 +116,7 @@ var arrows = map[string][]string{
 	"relay/status":       {"checkpoint", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"docs", "fault", "figures", "loopback", "relay/status", "tail", "ways"},
 	"tail":               {"replication/wal", "router/record"},
-	"metrics":            {"fault", "figures", "relay", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events
+	"metrics":            {"fault", "figures", "relay", "relay/delivery", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events
 	"config/document":    {},
 	"config":             {"admin", "advice", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},

@@ -47,9 +47,21 @@ type Config struct {
 
 // Events are the calls of relay.Events that are about delivery.
 type Events struct {
+	// RecordsAcknowledged runs once for each record that became durable, for some at a time,
+	// before the BatchDelivered of their batch.
 	RecordsAcknowledged func(records []record.Record)
-	BatchDelivered      func(b *wal.Batch, records []record.Record, took time.Duration)
-	RowRejected         func(reason string, err error)
-	DeadLettered        func(reason string)
-	ProduceRetried      func(reason string)
+
+	// BatchDelivered runs when every record of the batch is durable; took is the
+	// time from the first hand-over to the sink.
+	BatchDelivered func(b *wal.Batch, records []record.Record, took time.Duration)
+
+	// RowRejected runs once for a row, however often it is tried. The error names the row.
+	RowRejected func(reason string, err error)
+
+	// DeadLettered runs for each row whose dead letter is durable; reason is that of
+	// RowRejected, or parked.
+	DeadLettered func(reason string)
+
+	// ProduceRetried runs for each attempt that starts again after a failure.
+	ProduceRetried func(reason string)
 }

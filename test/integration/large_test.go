@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -24,12 +25,12 @@ func TestLarge_RowBehindManyIsTriedAlone(t *testing.T) {
 		settings.RetryMax = 50 * time.Millisecond
 		settings.Kafka.Compression = "none" // a broker's limit counts compressed bytes
 		tries := make(chan struct{}, 100)
-		r := p.StartWith(t, settings, relay.Events{ProduceRetried: func(string) {
+		r := p.StartWith(t, settings, relay.Events{Events: delivery.Events{ProduceRetried: func(string) {
 			select {
 			case tries <- struct{}{}:
 			default: // enough: the relay must not wait for the test
 			}
-		}})
+		}}})
 		r.AwaitStreaming(t)
 
 		const insert = `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -85,12 +86,12 @@ func proveBlocked(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload, c 
 	tries := make(chan struct{}, 1)
 	settings := p.Settings()
 	settings.RetryMax = 50 * time.Millisecond
-	r := p.StartWith(t, settings, relay.Events{ProduceRetried: func(string) {
+	r := p.StartWith(t, settings, relay.Events{Events: delivery.Events{ProduceRetried: func(string) {
 		select {
 		case tries <- struct{}{}:
 		default:
 		}
-	}})
+	}}})
 	r.AwaitStreaming(t)
 	w.Insert(t, c.rows)
 	if c.large > 0 {
