@@ -96,7 +96,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 	}
 	s.reached = opt.Until != 0 && s.start >= opt.Until
 	s.tables = append(known.Relations, s.dec.Messages()...)
-	s.binary = opt.Binary != nil && known.ServerVersion >= binaryVersion && opt.Binary(s.tables, s.start, known.WALEnd)
+	s.binary = opt.Binary != nil && opt.Binary(s.tables, s.start, known.WALEnd)
 	s.status = status{
 		conn: conn, interval: opt.StatusInterval, writeTimeout: cfg.SenderTimeout(),
 		write: s.start, flush: s.start, handed: s.start, sent: time.Now(),

@@ -1,7 +1,7 @@
 package replication
 
 import (
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -18,10 +18,6 @@ const (
 
 // DefaultShutdownGrace is Options.ShutdownGrace where it is not set.
 const DefaultShutdownGrace = 5 * time.Second
-
-// binaryVersion is the first server_version_num whose pgoutput knows the option
-// binary. An option that a server does not know is an error, not ignored.
-const binaryVersion = 140000
 
 // Options say how a Stream reads. The zero value has the defaults.
 type Options struct {
@@ -94,21 +90,14 @@ func (o Options) withDefaults(senderTimeout time.Duration) Options {
 // lose the content of transactions confirmed at PREPARE (and sticks to the slot),
 // origin 'none' would hide rows written by an apply worker.
 func startCommand(slot, publication string, binary, messages bool) string {
-	var b strings.Builder
-	b.WriteString("START_REPLICATION SLOT ")
-	b.WriteString(wal.QuoteIdentifier(slot))
-	b.WriteString(" LOGICAL ")
-	b.WriteString(wal.LSN(0).String())
-	b.WriteString(" (proto_version '1', publication_names ")
 	// An identifier list inside a string literal: unquoted names would be folded
 	// to lower case, so quote for the list first and then for the literal.
-	b.WriteString(postgres.QuoteLiteral(wal.QuoteIdentifier(publication)))
+	options := "proto_version '1', publication_names " + postgres.QuoteLiteral(wal.QuoteIdentifier(publication))
 	if binary {
-		b.WriteString(", binary 'true'")
+		options += ", binary 'true'"
 	}
 	if messages {
-		b.WriteString(", messages 'true'")
+		options += ", messages 'true'"
 	}
-	b.WriteString(")")
-	return b.String()
+	return fmt.Sprintf("START_REPLICATION SLOT %s LOGICAL 0/0 (%s)", wal.QuoteIdentifier(slot), options)
 }
