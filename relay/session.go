@@ -293,9 +293,9 @@ func (s *session) raisePromise(deliveryCtx context.Context, cause error) (withhe
 	if !ending.LostConnection(cause) { // else the server cannot be reached any more
 		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmable()) // it logs the error; rows that are not confirmed are sent again
 	}
-	acked := uint64(s.tracker.Confirmable())
+	acked := s.tracker.Confirmable()
 	withheld = s.promised.Limit(acked) < acked
-	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
+	if f := wal.LSN(s.frozen.Load()); f != 0 && s.delivery.Rules().Repeats {
 		withheld = withheld || f < acked
 	}
 	return withheld
@@ -368,18 +368,18 @@ func (s *session) await(deliveryCtx context.Context, limit time.Duration) {
 // tracker's position, lowered by what is frozen, by the last committed checkpoint (Delivery.Limit)
 // and by the promised position. Each of them only lowers it.
 func (s *session) confirmed() wal.LSN {
-	lsn := uint64(s.tracker.Confirmable())
-	if f := s.frozen.Load(); f != 0 {
+	lsn := s.tracker.Confirmable()
+	if f := wal.LSN(s.frozen.Load()); f != 0 {
 		lsn = min(lsn, f)
 	}
 	lsn = s.promised.Limit(s.delivery.Limit(lsn))
 	now := time.Now()
 	s.lastAsked.Set(now)
-	if s.reported.Swap(lsn) != lsn {
+	if s.reported.Swap(uint64(lsn)) != uint64(lsn) {
 		s.ConfirmMoved(now)
-		s.tracker.Reported(wal.LSN(lsn))
+		s.tracker.Reported(lsn)
 	}
-	return wal.LSN(lsn)
+	return lsn
 }
 
 // deliver takes batches until the reader closes the channel, then drains.

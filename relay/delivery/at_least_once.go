@@ -30,7 +30,7 @@ func (g *atLeastOnce) MakeRoom()                              {}
 func (g *atLeastOnce) Renewal() (<-chan time.Time, func())    { return nil, func() {} }
 func (g *atLeastOnce) Renew()                                 {}
 func (g *atLeastOnce) Finish()                                {}
-func (g *atLeastOnce) Limit(lsn uint64) uint64                { return lsn }
+func (g *atLeastOnce) Limit(lsn wal.LSN) wal.LSN              { return lsn }
 
 func (g *atLeastOnce) Unreadable(_, _ context.Context, cause error) error { return cause }
 

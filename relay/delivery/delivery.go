@@ -113,7 +113,7 @@ type guarantee interface {
 	Close(cause error)
 
 	// Limit is the highest position that may be confirmed, whatever is acknowledged.
-	Limit(lsn uint64) uint64
+	Limit(lsn wal.LSN) wal.LSN
 
 	// ToRepeat counts acknowledged rows that the next start sends again.
 	ToRepeat(stats checkpoint.Stats) int

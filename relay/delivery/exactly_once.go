@@ -113,8 +113,8 @@ func (x *exactlyOnce) covers(row *wal.Row) bool {
 	return x.resumedAt.Covers(id.Commit, id.Ordinal)
 }
 
-func (x *exactlyOnce) Limit(lsn uint64) uint64 {
-	return min(lsn, x.committedEnd.Load())
+func (x *exactlyOnce) Limit(lsn wal.LSN) wal.LSN {
+	return min(lsn, wal.LSN(x.committedEnd.Load()))
 }
 
 // advance moves the position to the end of a whole transaction, or to that of a

@@ -91,11 +91,11 @@ func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.C
 }
 
 // Limit is the highest position up to lsn that may be confirmed.
-func (p *Position) Limit(lsn uint64) uint64 {
+func (p *Position) Limit(lsn wal.LSN) wal.LSN {
 	if p == nil {
 		return lsn
 	}
-	return min(lsn, p.durable.Load())
+	return min(lsn, wal.LSN(p.durable.Load()))
 }
 
 // Run raises the promise until ctx ends, whenever more could be confirmed. It calls failed

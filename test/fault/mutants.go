@@ -36,7 +36,7 @@ var mutants = []mutant{
 	{name: "confirm_out_of_order", about: "a later acknowledgement confirms what comes before it", faults: []string{"relay_kill", "produce_*", "acl_revoked"},
 		patches: []patch{{"checkpoint/tracker.go", "s.done = true\n", "s.done = true\n\tt.confirm(s.Through)\n"}}},
 	{name: "confirm_latest_keepalive", about: "with nothing in flight, whatever was received is confirmed", faults: []string{"relay_kill*", "net_kafka_stall", "broker_hold"},
-		patches: []patch{unchecked, {"relay/session.go", "lsn := uint64(s.tracker.Confirmable())", "lsn := uint64(s.tracker.Confirmable())\n\tif !s.delivery.Outstanding() {\n\t\tlsn = max(lsn, uint64(s.src.Received()))\n\t}"}}},
+		patches: []patch{unchecked, {"relay/session.go", "lsn := s.tracker.Confirmable()", "lsn := s.tracker.Confirmable()\n\tif !s.delivery.Outstanding() {\n\t\tlsn = max(lsn, s.src.Received())\n\t}"}}},
 	{name: "confirm_on_error", about: "an answer that is an error counts as an acknowledgement", faults: []string{"produce_*", "acl_revoked", "limit_lowered", "record_too_large"},
 		patches: []patch{{"relay/delivery/in_flight.go", "func (d *Delivery) done(p *send, err error) {\n", "func (d *Delivery) done(p *send, err error) {\n\terr = nil\n"}}},
 	{name: "write_as_flush", about: "what was written is reported as flushed", faults: []string{"relay_kill", "broker_hold", "net_kafka_stall"},
