@@ -21,7 +21,8 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 		select {
 		case now := <-t.C:
 			r.monitor.Tick(now)
-			if r.watch(now) {
+			r.endSilent()
+			if r.turns(now) {
 				r.monitor.LastTick.Store(now.UnixNano())
 			}
 		case <-stopped:
@@ -30,14 +31,12 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 	}
 }
 
-// watch reports whether the session's loop turns: the reader asks for the confirmed position at
-// least once a second. It also ends a session whose server has been silent for so long that
-// another relay may soon hold the slot, while records are on their way: they would land after
-// newer ones of their key.
-func (r *Relay) watch(now time.Time) bool {
+// endSilent ends a session whose server has been silent for so long that another relay may soon
+// hold the slot, while records are on their way: they would land after newer ones of their key.
+func (r *Relay) endSilent() {
 	s := r.session.Load()
 	if s == nil {
-		return true
+		return
 	}
 	limit := r.cfg.Replication.WalSenderTimeout * 2 / 3
 	if silent := s.src.Silent(); limit > 0 && silent > limit && s.delivery.Outstanding() {
@@ -46,11 +45,21 @@ func (r *Relay) watch(now time.Time) bool {
 			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
 		})
 	}
+}
+
+// turns reports whether the session's loop turns: the reader asks for the confirmed position at
+// least once a second.
+func (r *Relay) turns(now time.Time) bool {
+	s := r.session.Load()
+	if s == nil {
+		return true
+	}
 	ago, _ := s.lastAsked.Ago(now)
 	return ago < stuckAfter
 }
 
-// stuckAfter is when a loop that should turn every second counts as stuck.
+// stuckAfter is how long a loop that should turn every second may stand still before it counts as
+// stuck.
 const stuckAfter = 20 * time.Second
 
 // pingInterval is how often idle brokers are asked whether they are there.
@@ -138,30 +147,27 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	if k := r.monitor.Sink(); s != nil && k != nil && k.Reachable() != nil {
 		soon, grace = true, min(grace, unreachableGrace)
 	}
-	if err == nil {
-		saw(snapshot)
-	}
-	if err == nil && snapshot.Drift == nil {
-		defer func() { r.unchanged = snapshot.WALEnd }()
-	}
-	var changed, taken error // saw gave the snapshot to the monitor: it is not changed here
-	if err == nil {
-		changed = snapshot.Drift
-	}
-	if err == nil && s != nil && changed == nil {
-		if taken = s.slotTaken(snapshot); taken == nil {
-			changed = s.slotMoved(snapshot)
-		}
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		r.monitor.Unanswered(err)
 		if s != nil {
 			s.serverStops(err, time.Now(), grace)
 			soon = soon || !s.stopping.IsZero()
 		}
-	case taken != nil:
-		s.interrupt(taken)
+		return soon, err
+	}
+	saw(snapshot)
+	changed := snapshot.Drift // a variable of its own: the monitor has the snapshot
+	if changed == nil {
+		defer func() { r.unchanged = snapshot.WALEnd }()
+		if s != nil {
+			if taken := s.slotTaken(snapshot); taken != nil {
+				s.interrupt(taken)
+				return soon, nil
+			}
+			changed = s.slotMoved(snapshot)
+		}
+	}
+	switch {
 	case changed != nil && r.streamed.Load():
 		r.drift.CompareAndSwap(nil, &drift{changed, r.unchanged})
 		if s != nil {
@@ -171,7 +177,7 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	case s != nil:
 		s.stopping = time.Time{}
 	}
-	return soon, err
+	return soon, nil
 }
 
 // serverStops ends the session of a server that has been shutting down for longer than grace.
