@@ -10,7 +10,7 @@ func (s *session) alreadySent(row *wal.Row) bool {
 	if s.relay.cfg.AlreadySent == nil || row.Place().Commit >= s.start.sameWAL || !s.relay.cfg.AlreadySent(row) {
 		return false
 	}
-	s.relay.leftOut.Add(1)
+	s.relay.alreadySent.Add(1)
 	return true
 }
 
@@ -28,5 +28,5 @@ func (r *Relay) alreadySentBelow(now wal.Origin) wal.LSN {
 	return below
 }
 
-// Filtered is the number of rows that Config.AlreadySent took.
-func (r *Relay) Filtered() int64 { return r.leftOut.Load() }
+// AlreadySentRows is the number of rows that Config.AlreadySent took.
+func (r *Relay) AlreadySentRows() int64 { return r.alreadySent.Load() }

@@ -32,7 +32,7 @@ func TestRelay_WhatIsDeliveredElsewhereIsConfirmedAndNotSent(t *testing.T) {
 		if got := b.values(); got != "4 6" || b.server.position() != 160 {
 			t.Fatalf("delivered %q, confirmed %s", got, b.server.position())
 		}
-		if got := b.relay.Filtered(); got != 4 {
+		if got := b.relay.AlreadySentRows(); got != 4 {
 			t.Errorf("%d rows are counted as filtered, want 4", got)
 		}
 	})

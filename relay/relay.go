@@ -98,7 +98,7 @@ type Relay struct {
 	streamed    atomic.Bool           // streaming began at least once
 	lettersLost atomic.Bool           // the dead-letter topic did not keep every letter when a session ran
 	olderTypes  resume.OlderTypes     // used only by Run's goroutine
-	leftOut     atomic.Int64          // rows that are not sent, because Config.AlreadySent knows their records
+	alreadySent atomic.Int64          // rows that are not sent, because Config.AlreadySent knows their records
 	doubts      promise.Doubts        // records once that rows may be missing (noteDrift); used only by Run's goroutine
 
 	monitor *status.Monitor
@@ -356,7 +356,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		} else {
 			r.monitor.Reconnects.Add(1)
 			if r.ev.Reconnecting != nil {
-				r.ev.Reconnecting(endReason(err), err)
+				r.ev.Reconnecting(reconnectReason(err), err)
 			}
 		}
 		logged := r.monitor.SetState(next.State, next.Reason, err.Error())
@@ -571,8 +571,8 @@ func (r *Relay) dropSink() {
 	r.monitor.SetSink(nil)
 }
 
-// endReason is an error's label in metrics.
-func endReason(err error) string {
+// reconnectReason is an error's label in metrics.
+func reconnectReason(err error) string {
 	switch reason := postgres.Reason(err); reason {
 	case fault.ReasonNetwork, fault.ReasonTimeout, fault.ReasonSlotInUse, fault.ReasonAuth, fault.ReasonServerShutdown:
 		return reason

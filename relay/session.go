@@ -41,8 +41,8 @@ type session struct {
 	cause error   // what ended it; of a stop, run may return ErrDrainCut instead
 
 	interrupts chan error    // why the session has to end, from any goroutine
-	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
-	reported   atomic.Uint64 // the position that the reader last reported to the server, or is about to
+	frozen     atomic.Uint64 // not zero: later calls of confirmed return no more than this, or what was reported
+	reported   atomic.Uint64 // the highest position that confirmed returned
 	lastAsked  status.Moment // when the reader last called confirmed
 	stopping   time.Time     // since when the probe sees the server shut down; used only by the probe
 }
@@ -388,7 +388,7 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endReading context.C
 		endReading(err)
 		return err
 	}
-	s.delivery.Backlog(false) // the sink may have another session's
+	s.delivery.SetBacklog(false) // the sink may have another session's
 	heart, stop := s.heartbeats()
 	defer stop()
 	renewal, end := s.delivery.Renewal()
@@ -468,8 +468,8 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	}
 	s.taken.open = b.Open
 	s.taken.reads(b)
-	if b.Backlog != s.delivery.Behind() {
-		s.delivery.Backlog(b.Backlog)
+	if b.Backlog != s.delivery.Backlog() {
+		s.delivery.SetBacklog(b.Backlog)
 	}
 	s.relay.logNotices(time.Now())
 	if len(b.Rows) == 0 {

@@ -18,7 +18,7 @@ type endingRelay struct{ err error }
 func (r endingRelay) Run(context.Context) error { return r.err }
 func (endingRelay) Abort()                      {}
 func (endingRelay) Status() status.Status       { return status.Status{} }
-func (endingRelay) Filtered() int64             { return 0 }
+func (endingRelay) AlreadySentRows() int64      { return 0 }
 func (endingRelay) TryNow() bool                { return false }
 
 // A relay that ends by itself takes its jobs with it: a process that stays would be restarted by

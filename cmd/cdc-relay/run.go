@@ -125,7 +125,7 @@ type pipeline interface {
 	Run(context.Context) error
 	Abort()
 	Status() status.Status
-	Filtered() int64
+	AlreadySentRows() int64
 	TryNow() bool
 }
 

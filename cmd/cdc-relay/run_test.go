@@ -35,10 +35,10 @@ func (r *stubRelay) Run(ctx context.Context) error {
 	return r.err
 }
 
-func (r *stubRelay) Abort()                { close(r.aborted) }
-func (r *stubRelay) Status() status.Status { return r.status }
-func (r *stubRelay) Filtered() int64       { return 0 }
-func (r *stubRelay) TryNow() bool          { return false }
+func (r *stubRelay) Abort()                 { close(r.aborted) }
+func (r *stubRelay) Status() status.Status  { return r.status }
+func (r *stubRelay) AlreadySentRows() int64 { return 0 }
+func (r *stubRelay) TryNow() bool           { return false }
 
 func stubDaemon(t *testing.T, r *stubRelay) *daemon {
 	t.Helper()

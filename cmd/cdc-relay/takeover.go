@@ -180,6 +180,6 @@ func (c *takeoverRun) perform(ctx context.Context, over *takeover.Takeover) erro
 		return errors.New("stopped before the end of the log was confirmed; run the command again: confirmed rows stay confirmed, and nothing is lost")
 	}
 	fmt.Fprintf(a.stdout, "\ntaken over: %s delivered by Debezium and not sent again, %d sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in %scoming-from-debezium.md\n",
-		wording.Count(d.relay.Filtered(), "row"), d.relay.Status().EventsPublished, over.End(), wording.Docs)
+		wording.Count(d.relay.AlreadySentRows(), "row"), d.relay.Status().EventsPublished, over.End(), wording.Docs)
 	return nil
 }

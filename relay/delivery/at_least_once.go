@@ -100,7 +100,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	if err := g.resume(deliveryCtx); err != nil {
 		return err
 	}
-	d.Backlog(false) // runs of one record would wait for others in vain
+	d.SetBacklog(false) // runs of one record would wait for others in vain
 	wait := retry.Backoff{Min: d.shared.cfg.RetryMin, Max: d.shared.cfg.RetryMax}
 	for run := 1; len(queue) > 0; {
 		d.followAll(queue)
@@ -322,7 +322,7 @@ func (g *atLeastOnce) sendFirst(ctx, deliveryCtx context.Context, f *InFlight) e
 	if err := g.delivery.settle(ctx, deliveryCtx); err != nil {
 		return err
 	}
-	f.waited, f.durable = f.routed+1, f.sent
+	f.waitedFor, f.durable = f.routed, f.sent
 	return nil
 }
 
@@ -368,6 +368,6 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 		return skipRow
 	}
 	*rec = d.letter(rec, f.Reason, cause)
-	u.send.inFlight.letters = append(u.send.inFlight.letters, f.Reason)
+	u.send.inFlight.letterReasons = append(u.send.inFlight.letterReasons, f.Reason)
 	return sendLetter
 }

@@ -182,16 +182,16 @@ func (d *Delivery) Close(cause error) {
 // Lineage is that of the server.
 func (d *Delivery) Lineage() wal.Lineage { return d.start.Origin.Lineage() }
 
-// Backlog tells the sink whether the session reads a backlog.
-func (d *Delivery) Backlog(behind bool) {
+// SetBacklog tells the sink whether the session reads a backlog.
+func (d *Delivery) SetBacklog(behind bool) {
 	d.behind = behind
 	if f, ok := d.sink.(sink.Gatherer); ok {
 		f.Backlog(behind)
 	}
 }
 
-// Behind is what Backlog was called with last.
-func (d *Delivery) Behind() bool { return d.behind }
+// Backlog is what SetBacklog was called with last.
+func (d *Delivery) Backlog() bool { return d.behind }
 
 // Route turns the rows of a batch into records, up to the first row that cannot become a record and
 // is not set aside.

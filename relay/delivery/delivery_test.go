@@ -123,11 +123,15 @@ func TestOvertakes_IsWhatMayBeAheadOfTheLetter(t *testing.T) {
 			f.buf.Records = append(f.buf.Records, record.Record{Topic: "bills", Key: []byte("k")})
 		}, false},
 		{"that of its key is acknowledged", func(_ *Delivery, f *InFlight, _ *record.Record) {
-			f.buf.Records, f.durable, f.waited = append(f.buf.Records, letter), 1, 1
+			f.buf.Records, f.durable, f.waitedFor = append(f.buf.Records, letter), 1, 0
 		}, false},
 		{"the row has waited", func(d *Delivery, f *InFlight, _ *record.Record) {
 			d.sends.outstanding.Store(1)
-			f.routed, f.waited = 4, 5
+			f.routed, f.waitedFor = 4, 4
+		}, false},
+		{"the row before has waited", func(d *Delivery, f *InFlight, _ *record.Record) {
+			d.sends.outstanding.Store(1)
+			f.routed, f.waitedFor = 1, 0
 		}, false},
 		{"it has no key", func(d *Delivery, _ *InFlight, letter *record.Record) {
 			d.sends.outstanding.Store(1)
@@ -141,7 +145,7 @@ func TestOvertakes_IsWhatMayBeAheadOfTheLetter(t *testing.T) {
 		cfg := Config{OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic, Resume: new(resume.Config)}
 		d := &Delivery{shared: New(cfg, nil, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
 		d.guarantee = &atLeastOnce{d}
-		f, own := &InFlight{delivery: d, buf: new(record.Buffer)}, letter
+		f, own := &InFlight{delivery: d, buf: new(record.Buffer), waitedFor: -1}, letter
 		c.until(d, f, &own)
 		if got := d.overtakes(f, &own); got != c.want {
 			t.Errorf("%s: %t, want %t", c.name, got, c.want)

@@ -143,7 +143,7 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 				return fmt.Errorf("%w; the row: %w", err, c.err)
 			}
 			*rec = d.letter(rec, c.reason, c.err)
-			f.letters = append(f.letters, c.reason)
+			f.letterReasons = append(f.letterReasons, c.reason)
 		}
 		if kept < i {
 			f.buf.Records[kept] = *rec

@@ -15,23 +15,23 @@ import (
 
 // InFlight is a batch between the source and its acknowledgement.
 type InFlight struct {
-	delivery    *Delivery
-	batch       *wal.Batch
-	buf         *record.Buffer
-	ticket      checkpoint.Ticket
-	read        time.Time         // when the deliverer took the batch
-	routed      int               // rows that were routed
-	sent        int               // records that were handed to the sink
-	durable     int               // of them, the first ones that sendFirst found acknowledged
-	waited      int               // rows up to the last one for which sendFirst waited, itself included; zero: it waited for none
-	letters     []string          // reasons of the records that became dead letters
-	skipped     bool              // there are records without a topic, which are not sent
-	handed      time.Time         // first hand-over to the sink
-	acked       atomic.Int64      // records that are durable
-	confirmable atomic.Int64      // of them, those of transactions that may be confirmed
-	pending     atomic.Int64      // sends that are not durable, plus one while rows are left to route or held
-	through     atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
-	remaining   checkpoint.Commit // of the first held row; written before through
+	delivery      *Delivery
+	batch         *wal.Batch
+	buf           *record.Buffer
+	ticket        checkpoint.Ticket
+	read          time.Time         // when the deliverer took the batch
+	routed        int               // rows that were routed
+	sent          int               // records that were handed to the sink
+	durable       int               // records up to which sendFirst found all acknowledged
+	waitedFor     int               // the last row for which sendFirst waited; -1: none
+	letterReasons []string          // reasons of the records that became dead letters
+	skipped       bool              // there are records without a topic, which are not sent
+	handed        time.Time         // first hand-over to the sink
+	acked         atomic.Int64      // records that are durable
+	confirmable   atomic.Int64      // of them, those of transactions that may be confirmed
+	pending       atomic.Int64      // sends that are not durable, plus one until all rows are routed and none is held
+	through       atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
+	remaining     checkpoint.Commit // of the first held row; written before through
 }
 
 // send is the part of an in-flight batch that one Send of the sink got.
@@ -45,7 +45,7 @@ type send struct {
 
 // Take makes an in-flight batch of a batch that has rows. Route is next.
 func (d *Delivery) Take(b *wal.Batch) *InFlight {
-	f := &InFlight{delivery: d, batch: b, buf: d.sends.buffers.Get().(*record.Buffer), read: time.Now()}
+	f := &InFlight{delivery: d, batch: b, buf: d.sends.buffers.Get().(*record.Buffer), read: time.Now(), waitedFor: -1}
 	f.pending.Store(1)
 	f.buf.Reserve(len(b.Rows))
 	return f
@@ -147,7 +147,7 @@ func (f *InFlight) countDown() {
 	if shared.ev.BatchDelivered != nil {
 		shared.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
-	for _, reason := range f.letters {
+	for _, reason := range f.letterReasons {
 		shared.monitor.DeadLetters.Add(1)
 		if shared.ev.DeadLettered != nil {
 			shared.ev.DeadLettered(reason)

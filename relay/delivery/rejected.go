@@ -42,7 +42,7 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 			return fmt.Errorf("%w; the row: %w", err, rejection)
 		}
 		f.buf.Records = append(f.buf.Records, d.letter(&rec, refused.Reason, rejection, missing...))
-		f.letters = append(f.letters, refused.Reason)
+		f.letterReasons = append(f.letterReasons, refused.Reason)
 	}
 	if d.shared.cfg.OnReject == SkipOnReject && d.shared.router.Traces() {
 		rec, _ := d.shared.router.Salvage(f.buf, row)
@@ -76,10 +76,10 @@ var errOvertakes = errors.New("earlier rows of its key are not acknowledged yet"
 // the key are. Whoever re-drives it then puts it ahead of them. With position headers it
 // still may, within a transaction that is sent as a whole at its end.
 func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
-	if d.Rules().Ordered || !d.shared.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
+	if d.Rules().Ordered || !d.shared.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waitedFor == f.routed {
 		return false
 	}
-	return f.waited == 0 && (d.sends.outstanding.Load() > 0 || d.Failed()) ||
+	return f.waitedFor < 0 && (d.sends.outstanding.Load() > 0 || d.Failed()) ||
 		slices.ContainsFunc(f.buf.Records[f.durable:], func(r record.Record) bool {
 			return r.Topic == letter.Topic && bytes.Equal(r.Key, letter.Key)
 		})
@@ -97,7 +97,7 @@ func (d *Delivery) park(rec *record.Record) error { return d.shared.Letters.Park
 // record is first handed to the sink, and when a key was parked before it is durable.
 func (d *Delivery) follow(f *InFlight, records []record.Record) {
 	for range d.shared.Letters.Follow(d.start.Origin, records) {
-		f.letters = append(f.letters, deadletter.CauseParked)
+		f.letterReasons = append(f.letterReasons, deadletter.CauseParked)
 	}
 }
 

@@ -111,10 +111,10 @@ func (s *Shards) TryNow() (cut bool) {
 	return cut
 }
 
-// Filtered counts as Relay.Filtered does.
-func (s *Shards) Filtered() (n int64) {
+// AlreadySentRows counts as Relay.AlreadySentRows does.
+func (s *Shards) AlreadySentRows() (n int64) {
 	for _, r := range s.relays {
-		n += r.Filtered()
+		n += r.AlreadySentRows()
 	}
 	return n
 }
