@@ -77,3 +77,19 @@ func TestRelay_DriftIsSeenWhileARowBlocksAndKafkaIsAway(t *testing.T) {
 		<-b.result
 	})
 }
+
+// A freeze may come while the reader asks for the position: what it gets then is more than what is
+// frozen, and what was reported never goes back.
+func TestRelay_AFrozenPositionTakesNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1")))
+		pass(2 * time.Second)
+		s := b.relay.session.Load()
+		s.frozen.Store(100)
+		if got := s.confirmed(); got != 120 || s.reported.Load() != 120 {
+			t.Errorf("confirmed %s, reported %d, want 120 and no less", got, s.reported.Load())
+		}
+		s.frozen.Store(0)
+		b.stop(t)
+	})
+}

@@ -373,6 +373,7 @@ func (s *session) confirmed() wal.LSN {
 		lsn = min(lsn, f)
 	}
 	lsn = s.promised.Limit(s.delivery.Limit(lsn))
+	lsn = max(lsn, wal.LSN(s.reported.Load())) // what was reported is never taken back
 	now := time.Now()
 	s.lastAsked.Set(now)
 	if s.reported.Swap(uint64(lsn)) != uint64(lsn) {
