@@ -79,13 +79,14 @@ func (p *plan) salvage(b *record.Buffer, row *wal.Row, rec *record.Record, scrat
 	if p.timestamp != nil && p.setTimestamp(rec, b, row) != nil {
 		missing = append(missing, PartTimestamp)
 	}
+	var bad error // of the value
 	if p.Event != nil {
-		err = p.ReadEvent(b, row, rec.Timestamp)
+		bad = p.ReadEvent(b, row, rec.Timestamp)
 	}
-	if err == nil || p.Event == nil {
-		rec.Value, err = p.value(b, row, rec.Topic, scratch)
+	if bad == nil {
+		rec.Value, bad = p.value(b, row, rec.Topic, scratch)
 	}
-	if err != nil {
+	if bad != nil {
 		missing, rec.Value = append(missing, PartValue), nil
 		if p.Payload != nil {
 			if rec.Value, err = p.Payload.Bytes(b, row); err != nil {
