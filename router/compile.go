@@ -106,7 +106,7 @@ func (m *mapping) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation,
 		}
 		return nil, nil, m.configError(key, err)
 	}
-	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel}, regex: m.regex, uses: make(map[string][]string)}
+	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel, shape: s}, regex: m.regex, uses: make(map[string][]string)}
 	if s.Preset.Regex != "" && m.regex == nil && m.topic == nil {
 		c.regex = regexp.MustCompile(anchored(s.Preset.Regex))
 	}

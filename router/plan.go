@@ -7,6 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/preset"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/router/schemas"
 	"github.com/cdc-relay/cdc-relay/router/template"
@@ -16,7 +17,8 @@ import (
 // to look up. Its maps and fields are scratch of Route, so it has one owner.
 type plan struct {
 	relation *wal.Relation
-	err      error // why there is no plan; everything below is then empty
+	err      error         // why there is no plan; everything below is then empty
+	shape    *preset.Shape // that it was compiled from; nil with a connector
 
 	connector ConnectorPlan // in the place of everything below; nil for a mapping without a connector
 

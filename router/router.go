@@ -137,18 +137,14 @@ func (r *Router) Traces() bool { return r.extras.Traces() }
 
 // Pin decides for the router's life which column of rel, which comes from the catalog, has which
 // role, and explains the mapping. A table that is pinned already keeps its roles. Errors are
-// *ConfigError values, joined.
+// *ConfigError values, joined, except that of a table without a mapping.
 func (r *Router) Pin(rel *wal.Relation) (*Explanation, error) {
-	_, explanation, err := r.compile(rel, newest)
+	p, explanation, err := r.compile(rel, newest)
 	if err != nil {
 		return nil, err
 	}
-	if m := r.mappings[rel.Table]; m.pin == nil && m.connector == nil {
-		s, err := m.shapeOf(rel, newest)
-		if err != nil {
-			return nil, err
-		}
-		m.pin = &pin{Shape: *s}
+	if m := r.mappings[rel.Table]; m.pin == nil && p.shape != nil {
+		m.pin = &pin{Shape: *p.shape}
 	}
 	return explanation, nil
 }
