@@ -105,6 +105,9 @@ type Failure struct {
 	Err    error  // names the topic, never key or value
 }
 
+// AsError is the failure without the record that it is of.
+func (f *Failure) AsError() *Error { return &Error{Class: f.Class, Reason: f.Reason, Err: f.Err} }
+
 // FailedError lists the records of one Send that are not durable, by ascending
 // Index. Every other record of that Send is durable.
 type FailedError struct{ Failures []Failure }

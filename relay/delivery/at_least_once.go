@@ -44,7 +44,9 @@ func (g *atLeastOnce) send(f *InFlight) {
 
 // Close remembers the part of an open transaction that is delivered (partialTransaction). Only
 // the tracker knows that every row which was taken is delivered: a recovery that was cut short
-// may still have failed records.
+// may still have failed records. It does not where the server refuses to read on, although
+// ending.Unreadable has such an end too: the cause may be the publication, and another one may
+// number the rows of the transaction anew.
 func (g *atLeastOnce) Close(cause error) {
 	d := g.delivery
 	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol && !errors.Is(cause, wal.ErrReadPast) {

@@ -32,7 +32,7 @@ type Config struct {
 	Guarantee       Guarantee
 	OnReject        OnReject
 	DeadLetterTopic string // reserved in the router, so that a record there is a letter
-	MaxParked       int    // keys at a time; defaults to deadletter.MaxParked
+	MaxParked       int    // keys at a time; set by tests. Zero: deadletter.MaxParked
 	CreateTopics    bool   // the dead-letter topic is made with the first dead letter
 	PositionHeaders bool
 	KeepsPositions  bool // in the checkpoint topic

@@ -49,6 +49,10 @@ type rejections struct {
 	strips  map[recordID]int // how often a record's letter was rejected too
 }
 
+func newRejections() rejections {
+	return rejections{records: make(map[recordID]rejectedRecord), strips: make(map[recordID]int)}
+}
+
 // recordID names a record: a row may become several.
 type recordID struct {
 	row wal.Place
@@ -349,7 +353,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 	if x.delivery.shared.ev.ProduceRetried != nil {
 		x.delivery.shared.ev.ProduceRetried(f.Reason)
 	}
-	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
+	err := f.AsError()
 	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
 		x.delivery.shared.monitor.BlockedAt(row, &records[first], x.delivery.Lineage(), f.Reason, err)
 	}

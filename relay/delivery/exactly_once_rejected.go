@@ -94,27 +94,20 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 			d.shared.Rejected.Reject(f.Reason, cause.Table, id.row, cause)
 			cause.Err = d.shared.hints.DeadLetter(f.Reason, cause.Err) // what lies before it was aborted with it
 			return x.blockAt(row, rec, f.Reason, cause)
-		case shared.cfg.OnReject == DeadLetterOnReject && rec.Topic == shared.cfg.DeadLetterTopic: // a letter, as no row has that topic (router.Config.Reserved)
+		// No row has that topic (router.Config.Reserved), so this is a letter.
+		case shared.cfg.OnReject == DeadLetterOnReject && rec.Topic == shared.cfg.DeadLetterTopic:
 			letter := *rec
 			if !deadletter.Strip(&letter) {
 				cause.Err = rejected.OnlyCopy(rec, f.Reason, cause.Err)
 				return x.blockAt(row, rec, f.Reason, cause)
 			}
-			put(&shared.rejections.strips, id, shared.rejections.strips[id]+1)
+			shared.rejections.strips[id]++
 		default:
 			d.shared.Rejected.Aside(f.Reason, row, cause)
-			put(&shared.rejections.records, id, rejectedRecord{reason: f.Reason, err: cause})
+			shared.rejections.records[id] = rejectedRecord{reason: f.Reason, err: cause}
 		}
 	}
 	return errResendChanged
-}
-
-// put makes the map with its first entry.
-func put[V any](m *map[recordID]V, id recordID, v V) {
-	if *m == nil {
-		*m = make(map[recordID]V)
-	}
-	(*m)[id] = v
 }
 
 // recordIDOf names a record that has a row.

@@ -189,11 +189,10 @@ func TestExactly_ShortensLettersUntilTheSinkTakesThem(t *testing.T) {
 
 // What lies after the checkpoint is not judged any more.
 func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
-	var v rejections
+	v := newRejections()
 	early, late := recordID{row: wal.Place{Commit: 120, Ordinal: 1}}, recordID{wal.Place{Commit: 320, Ordinal: 1}, 1}
 	for _, id := range []recordID{early, late} {
-		put(&v.records, id, rejectedRecord{reason: "record_too_large"})
-		put(&v.strips, id, 1)
+		v.records[id], v.strips[id] = rejectedRecord{reason: "record_too_large"}, 1
 	}
 	v.forget(&stored.Position{End: 300})
 	if len(v.records) != 1 || len(v.strips) != 1 || v.strips[late] != 1 {

@@ -26,7 +26,7 @@ func (p partialTransaction) unconfirmed(confirmed wal.LSN) int {
 func (s *Shared) forgetOtherHistory(to wal.Lineage) {
 	if s.history != to {
 		s.history, s.partial, s.isolated = to, partialTransaction{}, 0
-		s.rejections = rejections{}
+		s.rejections = newRejections()
 		s.Rejected.Forget()
 	}
 }

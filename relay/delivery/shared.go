@@ -43,7 +43,7 @@ type Shared struct {
 
 // New is for a relay that starts. With a journal of the dead-letter topic keys are parked.
 func New(cfg Config, routes *router.Router, keeper *schemas.Keeper, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Shared {
-	s := &Shared{cfg: cfg, router: routes, schemas: keeper, monitor: monitor, ev: ev, log: log, traces: traces.New(cfg.DeadLetterTopic)}
+	s := &Shared{cfg: cfg, router: routes, schemas: keeper, monitor: monitor, ev: ev, log: log, rejections: newRejections(), traces: traces.New(cfg.DeadLetterTopic)}
 	s.hints = rejected.Hints{Stops: cfg.OnReject == StopOnReject, KeepsPositions: cfg.KeepsPositions, Slot: cfg.Resume.Slot}
 	s.Rejected = rejected.Log{Out: log, Count: func(reason, table string, row wal.Place, err error) {
 		monitor.RejectedRow(table)

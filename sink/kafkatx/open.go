@@ -244,7 +244,7 @@ func (c *bisection) bisect(ctx context.Context, records []record.Record, at int)
 		c.rejected[at] = *f
 		return nil
 	case f.Class != sink.Rejected:
-		return &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
+		return f.AsError()
 	}
 	half := len(records) / 2
 	if half == 0 {
