@@ -37,7 +37,7 @@ type Explanation struct {
 
 // compiler collects the sources and errors of one plan.
 type compiler struct {
-	*mapping
+	of    *mapping
 	rel   *wal.Relation
 	plan  *plan
 	regex *regexp.Regexp // the mapping's, else the preset's
@@ -65,7 +65,7 @@ func (c *compiler) fail(key string, err error) {
 		}
 		return
 	}
-	e := c.configError(key, err)
+	e := c.of.configError(key, err)
 	if !slices.ContainsFunc(c.errs, func(other error) bool { return other.Error() == e.Error() }) {
 		c.errs = append(c.errs, e)
 	}
@@ -87,7 +87,7 @@ func (c *compiler) optional(s *preset.Shape, r preset.Role) *column.Source {
 // configured column has none.
 func (c *compiler) fallback(s *preset.Shape, r preset.Role) string {
 	other := s.Preset.Fallback[r]
-	if other == "" || c.Columns.column(r) != "" || other == s.Columns[r] || !column.Has(c.rel, other) {
+	if other == "" || c.of.Columns.column(r) != "" || other == s.Columns[r] || !column.Has(c.rel, other) {
 		return ""
 	}
 	return other
@@ -106,23 +106,23 @@ func (m *mapping) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation,
 		}
 		return nil, nil, m.configError(key, err)
 	}
-	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel, shape: s}, regex: m.regex, uses: make(map[string][]string)}
+	c := &compiler{of: m, rel: rel, plan: &plan{relation: rel, shape: s}, regex: m.regex, uses: make(map[string][]string)}
 	if s.Preset.Regex != "" && m.regex == nil && m.topic == nil {
 		c.regex = regexp.MustCompile(anchored(s.Preset.Regex))
 	}
 	p := c.plan
-	p.Tombstone = m.TombstoneOnEmpty
-	if p.Format = m.Value; p.Format == "" {
-		p.Format = format.OrRaw(s.Preset.Value)
+	p.content.Tombstone = m.TombstoneOnEmpty
+	if p.content.Format = m.Value; p.content.Format == "" {
+		p.content.Format = format.OrRaw(s.Preset.Value)
 	}
 	p.quoteKey = m.Key == format.JSONString
 
-	p.Id = c.optional(s, preset.RoleID)
+	p.content.Id = c.optional(s, preset.RoleID)
 	p.key = c.optional(s, preset.RoleKey)
-	p.Payload = c.optional(s, preset.RolePayload)
+	p.content.Payload = c.optional(s, preset.RolePayload)
 	p.timestamp = c.optional(s, preset.RoleTimestamp)
 	if s.Columns[preset.RoleKey] == "" {
-		p.key = p.Id
+		p.key = p.content.Id
 		s.Warnings = append(s.Warnings, preset.NoKey(rel))
 	}
 	for _, r := range []preset.Role{preset.RoleRoute, preset.RoleType} {
@@ -143,8 +143,8 @@ func (m *mapping) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation,
 	c.event(s)
 	names := c.headers(s)
 	c.fields()
-	if c.plan.Event != nil {
-		names = slices.Insert(names, 1, slices.DeleteFunc(c.plan.EventNames(), c.plan.Replaces)...)
+	if c.plan.content.Event != nil {
+		names = slices.Insert(names, 1, slices.DeleteFunc(c.plan.content.EventNames(), c.plan.content.Replaces)...)
 	}
 	c.partition()
 	if len(c.errs) > 0 {
@@ -160,13 +160,13 @@ var timeForms = []column.Form{column.FormText, column.FormScalar, column.FormInt
 // configured replaces what is given otherwise under the same name, except the entries
 // of a headers column.
 func (c *compiler) headers(s *preset.Shape) []string {
-	for _, h := range c.Headers {
-		c.plan.Configured = append(c.plan.Configured, h.Name)
+	for _, h := range c.of.Headers {
+		c.plan.content.Configured = append(c.plan.content.Configured, h.Name)
 	}
 	names := append([]string{record.IdHeader}, c.presetHeaders(s)...)
 	names = append(names, c.configuredHeaders(s)...)
 	c.headersColumn(s)
-	if c.plan.Trace = c.optional(s, preset.RoleTrace); c.plan.Trace != nil && !c.plan.Replaces(format.TraceParent) {
+	if c.plan.content.Trace = c.optional(s, preset.RoleTrace); c.plan.content.Trace != nil && !c.plan.content.Replaces(format.TraceParent) {
 		names = append(names, format.TraceParent)
 	}
 	c.eventuate()
@@ -175,10 +175,10 @@ func (c *compiler) headers(s *preset.Shape) []string {
 
 func (c *compiler) presetHeaders(s *preset.Shape) (names []string) {
 	for _, h := range s.Preset.Headers {
-		if c.plan.Event != nil && h.Name == format.ContentTypeHeader {
+		if c.plan.content.Event != nil && h.Name == format.ContentTypeHeader {
 			continue // the format says what the value is
 		}
-		if c.plan.Replaces(h.Name) {
+		if c.plan.content.Replaces(h.Name) {
 			continue
 		}
 		spec := s.Columns[h.Role]
@@ -205,10 +205,10 @@ func (c *compiler) presetHeaders(s *preset.Shape) (names []string) {
 // configuredHeaders returns the names but that of the header id, which stands first
 // whoever gives it.
 func (c *compiler) configuredHeaders(s *preset.Shape) (names []string) {
-	for i, h := range c.Headers {
+	for i, h := range c.of.Headers {
 		key := "headers." + h.Name
 		plan := headerPlan{name: h.Name}
-		if t := c.mapping.headers[i]; t != nil {
+		if t := c.of.headers[i]; t != nil {
 			plan.template = c.headerTemplate(key, t)
 		} else {
 			plan.source = c.source(key, h.Source)
@@ -230,9 +230,9 @@ func (c *compiler) headersColumn(s *preset.Shape) {
 	if h == nil {
 		return
 	}
-	c.plan.HeadersColumn = &format.HeadersColumn{Source: h}
-	if s.Preset.HeaderValues != "" && c.Columns.Headers == "" {
-		c.plan.HeadersColumn.Values = c.source("columns.headers", s.Preset.HeaderValues)
+	c.plan.content.HeadersColumn = &format.HeadersColumn{Source: h}
+	if s.Preset.HeaderValues != "" && c.of.Columns.Headers == "" {
+		c.plan.content.HeadersColumn.Values = c.source("columns.headers", s.Preset.HeaderValues)
 	}
 	if !slices.Contains([]column.Form{column.FormText, column.FormJSON, column.FormHstore, column.FormArray}, h.Typ.Form) {
 		c.fail("columns.headers", &record.ColumnError{Column: h.Column, Err: advice.Give(fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s", h.Described(c.rel)), "map another column")})
@@ -272,7 +272,7 @@ func (c *compiler) headerTemplate(key string, t *template.Template) *template.Te
 }
 
 func (c *compiler) fields() {
-	for _, f := range c.ValueFields {
+	for _, f := range c.of.ValueFields {
 		s := c.source("value_fields."+f.Name, f.Column)
 		if s == nil {
 			continue
@@ -283,19 +283,19 @@ func (c *compiler) fields() {
 			c.fail("value_fields", advice.Give(errors.New("a field's name is not UTF-8 text"), "choose another name"))
 			continue
 		}
-		if c.plan.Event != nil {
-			c.plan.Event.Extend(field)
+		if c.plan.content.Event != nil {
+			c.plan.content.Event.Extend(field)
 			continue
 		}
-		c.plan.Fields = append(c.plan.Fields, field)
+		c.plan.content.Fields = append(c.plan.content.Fields, field)
 	}
 }
 
 func (c *compiler) partition() {
-	if c.Partition == "" {
+	if c.of.Partition == "" {
 		return
 	}
-	s := c.source("partition", c.Partition)
+	s := c.source("partition", c.of.Partition)
 	if s != nil && s.Pointer == nil && s.Typ.Form != column.FormInteger {
 		c.fail("partition", &record.ColumnError{Column: s.Column, Err: advice.Give(fmt.Errorf("the partition is an integer, and %s", s.Described(c.rel)), "name an integer column, or leave it out for the partition of the key")})
 	}
@@ -308,8 +308,8 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 		Preset:   s.Preset.Name,
 		Roles:    make(map[string]string),
 		Topic:    topic,
-		Key:      format.OrRaw(c.Key),
-		Value:    c.plan.Format,
+		Key:      format.OrRaw(c.of.Key),
+		Value:    c.plan.content.Format,
 		Headers:  headers,
 		Uses:     c.uses,
 		Warnings: s.Warnings,
@@ -324,17 +324,17 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 			}
 		case column.IsMessages(c.rel) && spec == memberOf(preset.Role(r)):
 			// where the member would be; nobody has set it
-		case c.Columns.column(preset.Role(r)) != "":
+		case c.of.Columns.column(preset.Role(r)) != "":
 			e.Warnings = append(e.Warnings, fmt.Sprintf("columns.%s is set, but preset %s does not use it in this configuration", preset.Role(r), s.Preset.Name))
 		}
 	}
 	if s.Columns[preset.RoleKey] == "" {
 		e.Roles[preset.RoleKey.String()] = s.Columns[preset.RoleID]
 	}
-	if c.Partition != "" {
-		e.Roles["partition"] = c.Partition
+	if c.of.Partition != "" {
+		e.Roles["partition"] = c.of.Partition
 	}
-	if h := c.plan.HeadersColumn; h != nil && h.Values != nil {
+	if h := c.plan.content.HeadersColumn; h != nil && h.Values != nil {
 		e.Roles["header values"] = h.Values.Column
 	}
 	for i, col := range c.rel.Columns {

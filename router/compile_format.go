@@ -14,7 +14,7 @@ import (
 
 // payload applies what the preset says about the payload column.
 func (c *compiler) payload(s *preset.Shape) {
-	p := c.plan.Payload
+	p := c.plan.content.Payload
 	if p == nil {
 		return
 	}
@@ -24,12 +24,12 @@ func (c *compiler) payload(s *preset.Shape) {
 	case column.FormComposite:
 		c.fail("columns.payload", &record.ColumnError{Column: p.Column, Err: advice.Give(fmt.Errorf("%s, a composite type, whose text form is PostgreSQL's own", p.Described(c.rel)), "write the payload as jsonb, with to_jsonb(…), or as text")})
 	case column.FormBytes:
-		if c.TombstoneOnEmpty && p.Pointer == nil {
+		if c.of.TombstoneOnEmpty && p.Pointer == nil {
 			c.fail("tombstone_on_empty", &record.ColumnError{Column: p.Column, Err: advice.Give(fmt.Errorf("%s, and bytes are sent as they are, also when there are none", p.Described(c.rel)), "leave this out, and write NULL for a null value")})
 		}
 	default:
 	}
-	if c.Columns.Payload != "" {
+	if c.of.Columns.Payload != "" {
 		return
 	}
 	p.Base64 = s.Preset.Base64
@@ -65,15 +65,15 @@ func (c *compiler) key(s *preset.Shape) {
 
 // event compiles what the cloudevents formats need.
 func (c *compiler) event(s *preset.Shape) {
-	if !format.IsCloudEvents(c.plan.Format) {
+	if !format.IsCloudEvents(c.plan.content.Format) {
 		return
 	}
-	e := &format.Event{Source: []byte(c.CloudEventsSource)}
-	if c.CloudEventsSource == "" {
+	e := &format.Event{Source: []byte(c.of.CloudEventsSource)}
+	if c.of.CloudEventsSource == "" {
 		e.Source = []byte("/cdc-relay/" + url.PathEscape(record.PlainName(c.rel)))
 	}
 	if s.Columns[preset.RoleType] == "" {
-		c.fail("columns.type", advice.Give(fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it", c.plan.Format, column.TableName(c.rel)), "set columns.type"))
+		c.fail("columns.type", advice.Give(fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it", c.plan.content.Format, column.TableName(c.rel)), "set columns.type"))
 		return
 	}
 	e.Typ = c.optional(s, preset.RoleType)
@@ -81,15 +81,15 @@ func (c *compiler) event(s *preset.Shape) {
 	if key := c.plan.key; key != nil && s.Columns[preset.RoleKey] != "" && (key.Typ.Form != column.FormBytes || key.Pointer != nil) {
 		e.Subject = key
 	}
-	c.plan.Event = e
+	c.plan.content.Event = e
 }
 
 // eventuate checks what that value format needs.
 func (c *compiler) eventuate() {
-	if c.plan.Format != format.Eventuate {
+	if c.plan.content.Format != format.Eventuate {
 		return
 	}
-	h := c.plan.HeadersColumn
+	h := c.plan.content.HeadersColumn
 	if h == nil || h.Values != nil || h.Source != nil && h.Source.Typ.Form != column.FormJSON && h.Source.Typ.Form != column.FormText {
 		c.fail("columns.headers", advice.Give(fmt.Errorf("value format %s puts a JSON object of headers into the value, and table %s has no json, jsonb or text column for them", format.Eventuate, column.TableName(c.rel)), "set columns.headers"))
 	}

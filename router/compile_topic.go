@@ -14,7 +14,7 @@ import (
 
 // topic compiles the topic and returns its template with columns' names.
 func (c *compiler) topic(s *preset.Shape) string {
-	t := c.mapping.topic
+	t := c.of.topic
 	if t == nil {
 		if t = c.presetTopic(s); t == nil {
 			return ""
@@ -93,9 +93,9 @@ func (c *compiler) presetTopic(s *preset.Shape) *template.Template {
 	}
 	text := s.Preset.Topic
 	if text == "" {
-		block := c.given().Block(c.rel)
+		block := c.of.given().Block(c.rel)
 		if s.Preset.Named() {
-			block = fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n    topic: events", c.Table, s.Preset.Name)
+			block = fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n    topic: events", c.of.Table, s.Preset.Name)
 		}
 		c.fail("topic", &advice.Error{Cause: fmt.Errorf("preset %s has no topic of its own", s.Preset.Name), Next: "set topic", Block: block})
 		return nil

@@ -22,7 +22,7 @@ type plan struct {
 
 	connector ConnectorPlan // in the place of everything below; nil for a mapping without a connector
 
-	format.Content
+	content format.Content // the value, and the headers that belong to it
 
 	key       *column.Source
 	timestamp *column.Source // nil: the time of producing
@@ -47,13 +47,13 @@ type headerPlan struct {
 // value makes the record's value, by a schema where the mapping has one.
 func (p *plan) value(b *record.Buffer, row *wal.Row, topic string, scratch *[]byte) ([]byte, error) {
 	if p.schema == nil {
-		return p.Value(b, row, scratch)
+		return p.content.Value(b, row, scratch)
 	}
-	payload, err := p.Payload.Bytes(b, row)
-	if err != nil || payload == nil || p.Tombstone && len(column.TrimBlank(payload)) == 0 {
+	payload, err := p.content.Payload.Bytes(b, row)
+	if err != nil || payload == nil || p.content.Tombstone && len(column.TrimBlank(payload)) == 0 {
 		return nil, err
 	}
-	return p.schema.Value(b, row, p.Payload, payload, topic, scratch)
+	return p.schema.Value(b, row, p.content.Payload, payload, topic, scratch)
 }
 
 // route appends the record of row to b. On an error the headers begun in b are
@@ -74,12 +74,12 @@ func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 		}
 	}
 	rec := record.Record{Partition: record.AutoPartition, Row: row}
-	id, err := p.Id.Text(b, row)
+	id, err := p.content.Id.Text(b, row)
 	if err != nil {
 		return err
 	}
 	if id == nil {
-		return record.Reject(fault.ReasonMapping, p.Id.Column, "%s, the event id, is %s; have every writer set it, or map columns.id to a column that always has a value", p.Id.Called(), p.Id.Null())
+		return record.Reject(fault.ReasonMapping, p.content.Id.Column, "%s, the event id, is %s; have every writer set it, or map columns.id to a column that always has a value", p.content.Id.Called(), p.content.Id.Null())
 	}
 	if err = p.addID(b, row, id, scratch); err != nil {
 		return err
@@ -95,16 +95,16 @@ func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 			return err
 		}
 	}
-	if p.Event != nil {
-		if err = p.ReadEvent(b, row, rec.Timestamp); err != nil {
+	if p.content.Event != nil {
+		if err = p.content.ReadEvent(b, row, rec.Timestamp); err != nil {
 			return err
 		}
 	}
 	if rec.Value, err = p.value(b, row, rec.Topic, scratch); err != nil {
 		return err
 	}
-	if p.Event != nil {
-		if err = p.EventHeaders(b, row, rec.Value); err != nil {
+	if p.content.Event != nil {
+		if err = p.content.EventHeaders(b, row, rec.Value); err != nil {
 			return err
 		}
 	}
@@ -168,13 +168,13 @@ func (p *plan) addHeaders(b *record.Buffer, row *wal.Row, scratch *[]byte) error
 			b.Header(h.name, value)
 		}
 	}
-	if p.HeadersColumn != nil {
-		if err := p.AppendColumnHeaders(b, row); err != nil {
+	if p.content.HeadersColumn != nil {
+		if err := p.content.AppendColumnHeaders(b, row); err != nil {
 			return err
 		}
 	}
-	if p.Trace != nil {
-		return p.AddTrace(b, row)
+	if p.content.Trace != nil {
+		return p.content.AddTrace(b, row)
 	}
 	return nil
 }

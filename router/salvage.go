@@ -51,10 +51,10 @@ func (r *Router) Payload(buf *record.Buffer, row *wal.Row) []byte {
 		return nil
 	case p.connector != nil:
 		return p.connector.Salvage(buf, row).Value
-	case p.Payload == nil:
+	case p.content.Payload == nil:
 		return nil
 	}
-	payload, err := p.Payload.Bytes(buf, row)
+	payload, err := p.content.Payload.Bytes(buf, row)
 	if err != nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (r *Router) Payload(buf *record.Buffer, row *wal.Row) []byte {
 
 func (p *plan) salvage(b *record.Buffer, row *wal.Row, rec *record.Record, scratch *[]byte) (missing []string) {
 	whole := true // the headers
-	id, err := p.Id.Text(b, row)
+	id, err := p.content.Id.Text(b, row)
 	if err != nil || id == nil {
 		whole = false
 	} else if p.addID(b, row, id, scratch) != nil {
@@ -80,21 +80,21 @@ func (p *plan) salvage(b *record.Buffer, row *wal.Row, rec *record.Record, scrat
 		missing = append(missing, PartTimestamp)
 	}
 	var bad error // of the value
-	if p.Event != nil {
-		bad = p.ReadEvent(b, row, rec.Timestamp)
+	if p.content.Event != nil {
+		bad = p.content.ReadEvent(b, row, rec.Timestamp)
 	}
 	if bad == nil {
 		rec.Value, bad = p.value(b, row, rec.Topic, scratch)
 	}
 	if bad != nil {
 		missing, rec.Value = append(missing, PartValue), nil
-		if p.Payload != nil {
-			if rec.Value, err = p.Payload.Bytes(b, row); err != nil {
+		if p.content.Payload != nil {
+			if rec.Value, err = p.content.Payload.Bytes(b, row); err != nil {
 				rec.Value = nil
 			}
 		}
-	} else if p.Event != nil {
-		whole = p.EventHeaders(b, row, rec.Value) == nil && whole
+	} else if p.content.Event != nil {
+		whole = p.content.EventHeaders(b, row, rec.Value) == nil && whole
 	}
 	if p.addHeaders(b, row, scratch) != nil || !whole {
 		missing = append(missing, PartHeaders)

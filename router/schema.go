@@ -24,12 +24,12 @@ func (r *Router) Decode(table int, value []byte) (schema string, json []byte, er
 
 // schema compiles what the mapping needs of schemas.
 func (c *compiler) schema() {
-	t := c.schemas
+	t := c.of.schemas
 	if t == nil {
 		return
 	}
-	if t.Check && c.plan.Format != format.Raw {
-		c.fail("schema.check", advice.Give(fmt.Errorf("the payload is checked as it is sent, and value format %s sends another one", c.plan.Format), "set value: raw, or leave this out"))
+	if t.Check && c.plan.content.Format != format.Raw {
+		c.fail("schema.check", advice.Give(fmt.Errorf("the payload is checked as it is sent, and value format %s sends another one", c.plan.content.Format), "set value: raw, or leave this out"))
 		return
 	}
 	bound, err := t.Bind(func(name string) (*column.Source, error) {
