@@ -73,9 +73,14 @@ type ID struct {
 func (i ID) FromTable() bool { return i.Ordinal > fromTable }
 
 // Compare orders records of one source by commit. The timeline comes first, because positions go
-// back at a fork.
+// back at a fork. Among rows that were read from their table the ordinal decides: it grows from one
+// call of backfill to the next, while the number of a row is good for one call.
 func (i ID) Compare(other ID) int {
-	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.Place.Compare(other.Place), cmp.Compare(i.Nth, other.Nth))
+	place := i.Place.Compare(other.Place)
+	if i.FromTable() && other.FromTable() {
+		place = cmp.Compare(i.Ordinal, other.Ordinal)
+	}
+	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), place, cmp.Compare(i.Nth, other.Nth))
 }
 
 // Group is what keeps order among letters: one key of one topic; one key of all letters without
