@@ -68,7 +68,7 @@ func (s *Stream) readOn(now, since time.Time) error {
 // should be read: the buffer is full, or the next message ends the copy and is left to whoever reads
 // then.
 func (s *Stream) roomToRead() (more bool, err error) {
-	for !s.readPast && s.frames.at('d', 'k') {
+	for !s.readPast && !s.status.frozen && s.frames.at('d', 'k') {
 		kind, body, ok, err := s.frames.next()
 		if err != nil {
 			return false, s.violation(err)

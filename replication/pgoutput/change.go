@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -18,12 +17,10 @@ func (d *Decoder) change(kind byte, f *fields, walStart wal.LSN) error {
 	if err != nil {
 		return err
 	}
-	deliver := r.Table >= 0 && (kind == 'U' && d.wants[r.Table].Update || kind == 'D' && d.wants[r.Table].Delete)
+	wants := d.wanted(r)
+	deliver := kind == 'U' && wants.Update || kind == 'D' && wants.Delete
 	if deliver && r.drift != nil {
-		return &fault.Error{
-			Kind: fault.KindDrift, Reason: fault.ReasonTableChanged, Op: "decode update or delete", Subject: r.drift.subject,
-			LSN: d.position(walStart), Err: r.drift.err, Hint: r.drift.hint,
-		}
+		return d.drifted(r, "decode update or delete", walStart)
 	}
 	c := &wal.Change{Op: wal.Op(kind)}
 	var values []wal.Value
@@ -90,8 +87,11 @@ func (d *Decoder) truncate(f *fields, walStart wal.LSN) error {
 	delivered := false
 	for len(oids.rest) > 0 {
 		r := d.relations[oids.uint32()]
-		if r == nil || r.Table < 0 || !d.wants[r.Table].Truncate {
+		if r == nil || !d.wanted(r).Truncate {
 			continue
+		}
+		if r.drift != nil {
+			return d.drifted(r, "decode truncate", walStart)
 		}
 		delivered = true
 		if err := d.keepChange(r.Relation, &wal.Change{Op: wal.Truncate}, nil, walStart); err != nil {

@@ -100,25 +100,6 @@ func TestCommitRowsNeedRows(t *testing.T) {
 	}
 }
 
-func TestChangesOfADriftedTableAreRefused(t *testing.T) {
-	cfg := testConfig
-	cfg.Wants = []wal.Wants{{Update: true}}
-	d := NewDecoder(cfg)
-	d.Expect(&wal.Relation{OID: pgoutputtest.OutboxOID, Namespace: "public", Name: "outbox"})
-	decodeAll(t, d, pgoutputtest.Begin(0x200, 7), pgoutputtest.Relation(pgoutputtest.OutboxOID+1, "public", "outbox", pgoutputtest.OutboxColumns...))
-	err := d.Decode(pgoutputtest.Message{'U'}.U32(pgoutputtest.OutboxOID+1).U8('N').Tuple("1", "a"), 0x210)
-	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindDrift {
-		t.Fatalf("a table that the configuration does not have drifted: %v", err)
-	}
-	d = NewDecoder(cfg)
-	d.Expect(&wal.Relation{OID: pgoutputtest.OutboxOID, Namespace: "public", Name: "outbox"})
-	decodeAll(t, d, pgoutputtest.Begin(0x200, 7), pgoutputtest.Relation(pgoutputtest.OutboxOID, "public", "renamed", pgoutputtest.OutboxColumns...))
-	err = d.Decode(pgoutputtest.Message{'U'}.U32(pgoutputtest.OutboxOID).U8('N').Tuple("1", "a"), 0x210)
-	if e, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || e.Kind != fault.KindDrift) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestAnyPrefixTakesWhatNobodyNamed(t *testing.T) {
 	cfg := testConfig
 	cfg.Messages = []string{"mine", wal.AnyPrefix}

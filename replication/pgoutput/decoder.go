@@ -65,6 +65,7 @@ type relation struct {
 }
 
 type drift struct {
+	table         int // of the configuration, whose rows they were to be
 	subject, hint string
 	err           error
 }
@@ -287,7 +288,7 @@ func CommitsAt(msg []byte) wal.LSN {
 	case len(msg) >= 9 && msg[0] == 'B':
 		return wal.LSN(binary.BigEndian.Uint64(msg[1:]))
 	case len(msg) >= 10 && msg[0] == 'M' && msg[1]&1 == 0:
-		return wal.LSN(binary.BigEndian.Uint64(msg[2:]))
+		return wal.LSN(binary.BigEndian.Uint64(msg[2:])) - 1 // as wal.Row.Place
 	}
 	return 0
 }
@@ -353,12 +354,27 @@ func (d *Decoder) insertInto(msg []byte, walStart wal.LSN) (*relation, error) {
 		return nil, d.refuse(walStart, "decode insert", r.Qualified(), err)
 	}
 	if r.drift != nil {
-		return nil, &fault.Error{
-			Kind: fault.KindDrift, Reason: fault.ReasonTableChanged, Op: "decode insert", Subject: r.drift.subject,
-			LSN: d.position(walStart), Err: r.drift.err, Hint: r.drift.hint,
-		}
+		return nil, d.drifted(r, "decode insert", walStart)
 	}
 	return r, nil
+}
+
+// wanted is what the configured table asks for that a relation is, or was to be.
+func (d *Decoder) wanted(r *relation) wal.Wants {
+	switch {
+	case r.drift != nil:
+		return d.wants[r.drift.table]
+	case r.Table >= 0:
+		return d.wants[r.Table]
+	}
+	return wal.Wants{}
+}
+
+func (d *Decoder) drifted(r *relation, op string, walStart wal.LSN) error {
+	return &fault.Error{
+		Kind: fault.KindDrift, Reason: fault.ReasonTableChanged, Op: op, Subject: r.drift.subject,
+		LSN: d.position(walStart), Err: r.drift.err, Hint: r.drift.hint,
+	}
 }
 
 // row copies data once and appends the row. On error the batch is unchanged.

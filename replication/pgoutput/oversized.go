@@ -58,8 +58,11 @@ func (d *Decoder) readPast(head []byte, size int, walStart wal.LSN) (counted boo
 		}
 	case 'U', 'D':
 		f := fields{rest: head[1:]}
-		_, err = d.lookup(f.uint32())
-		err = d.refuse(walStart, "decode update or delete", "", d.inside(err))
+		r, unknown := d.lookup(f.uint32())
+		err = d.refuse(walStart, "decode update or delete", "", d.inside(unknown))
+		if err == nil && r.drift != nil && (head[0] == 'U' && d.wanted(r).Update || head[0] == 'D' && d.wanted(r).Delete) {
+			err = d.drifted(r, "decode update or delete", walStart)
+		}
 		d.current().OtherOps++
 	case 'M':
 		f := fields{rest: head[1:]}

@@ -71,6 +71,7 @@ func (d *Decoder) identify(rel *wal.Relation) *relation {
 	case isKnown && (!isNamed || named != known):
 		t := d.tables[known]
 		return &relation{Relation: rel, drift: &drift{
+			table:   known,
 			subject: t.Schema + "." + t.Name,
 			err: fmt.Errorf("the table with OID %d is called %q.%q at this position, and was %q.%q when the session began",
 				rel.OID, rel.Namespace, rel.Name, t.Schema, t.Name),
@@ -78,6 +79,7 @@ func (d *Decoder) identify(rel *wal.Relation) *relation {
 		}}
 	case isNamed && !isKnown && d.oids[named] != 0:
 		return &relation{Relation: rel, drift: &drift{
+			table:   named,
 			subject: rel.Qualified(),
 			err:     fmt.Errorf("its OID is %d at this position, and was %d when the session began", rel.OID, d.oids[named]),
 			hint:    "another table replaced it under the same name, and rows of the old one are still to be sent. If the old one exists, under another name, configure both: this name, and a second entry of outbox with the same mapping for the name that the old one has now; make sure that the publication has both, and restart. Remove the second entry when the old rows are sent",
