@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -93,4 +94,10 @@ func (c Config) Shards() []Config {
 func (c Config) OwnSlot(name string) bool {
 	_, _, ok := ParseShardName(c.baseSlot(), name)
 	return ok
+}
+
+// StreamsFrom reports whether a slot's name is the configuration's or that of one of its shards as
+// they are divided now.
+func (c Config) StreamsFrom(name string) bool {
+	return slices.ContainsFunc(c.Shards(), func(shard Config) bool { return shard.Slot == name })
 }

@@ -103,11 +103,12 @@ func (l *letters) read(m *topics.Message) {
 	}
 }
 
-// mine reports whether a letter is of this configuration, now or under an earlier name of the slot.
+// mine reports whether a letter is of this configuration, now or under earlier names of the slots. A slot
+// parks the keys of its own letters alone: those of another number of shards are held back by nobody.
 func (l *letters) mine(letter *deadletter.Letter) bool {
 	_, _, slot := deadletter.SplitSource(letter.Source)
 	cfg := &l.settings.Replication
-	if cfg.OwnSlot(slot) {
+	if l.settings.Replication.StreamsFrom(slot) {
 		return !l.parks()
 	}
 	return slices.ContainsFunc(cfg.Tables, func(t wal.Table) bool { return t.Schema+"."+t.Name == letter.Table }) ||
@@ -153,7 +154,7 @@ func (l *letters) overtaken(system, database string, slots []string) (all []*Fou
 	by := make(map[string]*Found)
 	for of, w := range l.groups {
 		at, in, slot := deadletter.SplitSource(of.source)
-		own := l.settings.Replication.OwnSlot(slot)
+		own := l.settings.Replication.StreamsFrom(slot)
 		switch {
 		case at != system, in != database, !own && slices.Contains(slots, slot):
 			continue

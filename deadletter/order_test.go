@@ -1,0 +1,18 @@
+package deadletter
+
+import (
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// The number of a row that was read from its table is good for one call of the backfill, and its
+// ordinal for all: a letter of a later call comes later.
+func TestID_OfALaterCallOfABackfillComesLater(t *testing.T) {
+	const first, second = 1_700_000_000_000_000, 1_700_000_900_000_000
+	earlier := ID{Place: wal.Place{Commit: 950, Ordinal: first + 950}} // of the call that was given up
+	later := ID{Place: wal.Place{Commit: 12, Ordinal: second + 12}}    // of the one after it, which finds fewer rows
+	if !earlier.FromTable() || !later.FromTable() || earlier.Compare(later) >= 0 {
+		t.Errorf("%s is redriven after %s", earlier, later)
+	}
+}
