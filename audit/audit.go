@@ -143,7 +143,13 @@ func said(err error) error {
 	return err
 }
 
+// maxTables is how many tables a row's note of its table can tell apart.
+const maxTables = 1 << 8
+
 func (w *work) do(ctx context.Context) error {
+	if n := len(w.tables); n > maxTables {
+		return refuse(fmt.Errorf("%d tables are configured, and one audit compares %d at most", n, maxTables), "name some of them with --table")
+	}
 	for _, index := range w.tables {
 		s, err := w.look(ctx, index)
 		if err != nil {

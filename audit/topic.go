@@ -187,15 +187,21 @@ func (w *work) letters(ctx context.Context, scanner *topics.Scanner) error {
 			Err: errors.New("more dead letters wait than can be held against the rows"), Hint: "send or discard them: cdc-relay deadletter",
 		}
 	}
-	held := set.Of(w.mine)
-	discarded, full := set.Discarded(w.mine)
+	of, full, every := make([]match.Letters, len(w.tables)), false, false
+	for i, table := range w.tables {
+		mine := func(name string) bool { return w.mine(table, name) }
+		held := set.Of(mine)
+		discarded, more := set.Discarded(mine)
+		of[i] = match.Letters{Waiting: w.hashed(held.IDs), Every: held.Any, Discarded: w.hashed(discarded)}
+		full, every = full || more, every || held.Any
+	}
 	if full {
 		w.limit("more dead letters were discarded than can be held against the rows: the row of one that is left out counts as missing")
 	}
-	if held.Any {
-		w.limit("a dead letter is too large for its event id: every row without a record may be the one that it is of")
+	if every {
+		w.limit("a dead letter is too large for its event id: every row of its table without a record may be the one that it is of")
 	}
-	w.match.Letters(w.hashed(held.IDs), held.Any, w.hashed(discarded))
+	w.match.Letters(of)
 	return nil
 }
 
@@ -207,12 +213,12 @@ func (w *work) hashed(events map[string]struct{}) map[match.ID]struct{} {
 	return ids
 }
 
-// mine reports whether letters of a table, as they name it, may be of one that is audited: that
-// has another name today, or is one.
-func (w *work) mine(name string) bool {
+// mine reports whether letters of a table, as they name it, may be of the given one: that has another
+// name today, or is it.
+func (w *work) mine(table int, name string) bool {
 	for i, t := range w.settings.Replication.Tables {
 		if name == t.Schema+"."+t.Name {
-			return slices.Contains(w.tables, i)
+			return i == table
 		}
 	}
 	for _, prefix := range w.settings.Replication.Messages {

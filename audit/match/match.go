@@ -97,9 +97,7 @@ type Match struct {
 	budget  *budget
 	rows    *division
 	records *division
-	letters map[ID]struct{}
-	every   bool // a dead letter may be any row's
-	discard map[ID]struct{}
+	letters []Letters // by table
 
 	tables []Table
 	topics []Topic
@@ -142,11 +140,15 @@ func (m *Match) Record(r *Record) error {
 	return m.records.add(share(&r.ID, 0), r.append)
 }
 
-// Letters are events whose dead letter waits; with every one may be of any row. Those of discarded
-// were discarded.
-func (m *Match) Letters(ids map[ID]struct{}, every bool, discarded map[ID]struct{}) {
-	m.letters, m.every, m.discard = ids, every, discarded
+// Letters are the dead letters of a table.
+type Letters struct {
+	Waiting   map[ID]struct{}
+	Every     bool // one that waits may be of any row
+	Discarded map[ID]struct{}
 }
+
+// Letters takes the dead letters of each table, in the order of Finish's tables. Without a call none has any.
+func (m *Match) Letters(of []Letters) { m.letters = of }
 
 // share is the part of an id at a depth: six bits further on at each.
 func share(id *ID, depth int) int {
@@ -159,6 +161,7 @@ const maxDepth = 9
 
 // Finish compares, and reports what is not simply proven. Rows and Records give their memory back.
 func (m *Match) Finish(tables []Table, topics []Topic, report func(Finding)) (Counts, error) {
+	m.letters = append(m.letters, make([]Letters, max(0, len(tables)-len(m.letters)))...)
 	m.tables, m.topics, m.report = tables, topics, report
 	m.first = make([]uint64, len(tables))
 	if err := m.join(m.rows, m.records, 0); err != nil {
@@ -289,11 +292,12 @@ func (m *Match) event(rows []Row, records []Record) error {
 func (m *Match) row(row *Row, own []Record) error {
 	s := seen{Row: *row}
 	if len(own) == 0 {
-		if _, waits := m.letters[row.ID]; waits || m.every {
+		letters := &m.letters[row.Table]
+		if _, waits := letters.Waiting[row.ID]; waits || letters.Every {
 			m.find(&s, Waiting, 0)
 			return nil
 		}
-		if _, gone := m.discard[row.ID]; gone {
+		if _, gone := letters.Discarded[row.ID]; gone {
 			m.find(&s, Discarded, 0)
 			return nil
 		}

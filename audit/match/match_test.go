@@ -282,7 +282,7 @@ func (w *world) judged(t *testing.T, dir string, memory int) Counts {
 		}
 		return ids
 	}
-	m.Letters(hashed(w.letters), w.every, hashed(w.discard))
+	m.Letters([]Letters{{Waiting: hashed(w.letters), Every: w.every, Discarded: hashed(w.discard)}})
 	found := make(map[Verdict]int64)
 	counts, err := m.Finish([]Table{w.table}, w.topics, func(f Finding) { found[f.Verdict]++ })
 	if err != nil {
