@@ -66,8 +66,8 @@ func (b *bench) aside(ctx context.Context, name, change string, made bool) (*bes
 }
 
 // streaming has a relay stream from such a table while something is measured.
-func (b *bench) streaming(ctx context.Context, name string, measure func(*beside, *running) error) (err error) {
-	s, err := b.aside(ctx, name, "", true)
+func (b *bench) streaming(ctx context.Context, name, change string, measure func(*beside, *running) error) (err error) {
+	s, err := b.aside(ctx, name, change, true)
 	if err != nil {
 		return err
 	}
