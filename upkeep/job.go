@@ -63,15 +63,16 @@ type Job struct {
 
 // NewJob is a job on one connection. alone: rows that somebody has locked are waited for.
 func NewJob(s Session, limits *Limits, alone bool) *Job {
-	batch := limits.batch()
-	return &Job{Session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: batch, now: batch}}
+	piece := limits.piece()
+	return &Job{Session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: piece, now: piece}}
 }
 
 // Run proves and acts until nothing is due. tell is called after each pass.
 func (j *Job) Run(ctx context.Context, prover *proof.Prover, tell func(Done)) (done Done, err error) {
 	began := time.Now()
+	passes := prover.Passes(j, j.limits.ahead())
 	for {
-		out, err := prover.Pass(ctx, j)
+		out, err := passes.Next(ctx)
 		done.Rows += out.Acted
 		if err == nil {
 			done.Held += out.Held
