@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// turn is what is done beside the stream for a few seconds. Turns follow each other within one
+// measurement, so that whatever else the machine does falls on all kinds alike.
+type turn int
+
+const (
+	alone   turn = iota // nothing
+	proving             // the command works
+	byHand              // its statements at its pace, without proof
+	turnKinds
+)
+
+// turnOrder has the turns of nothing in two groups: by how much those differ the machine does.
+var turnOrder = []turn{alone, proving, alone, byHand}
+
+const (
+	turnLength = 2 * time.Second
+	turnSettle = 300 * time.Millisecond // of its beginning, which does not count
+	handPieces = 25                     // statements a second by hand
+)
+
+// turnCycles is how often the turns come: each kind of work gets the seconds of a measurement.
+func turnCycles(seconds int) int { return (seconds + 1) / 2 }
+
+// span is the part of a turn that counts.
+type span struct {
+	kind     turn
+	group    int // half of turnOrder
+	from, to time.Time
+}
+
+// turns are the delays of the stream, in milliseconds, and the rows that were written in a second,
+// by what was done beside it.
+type turns struct {
+	delays, rates [turnKinds][]float64
+	groups        [2]struct{ delays, rates []float64 } // those of nothing
+	done          [turnKinds]int                       // rows that the work was done to
+	worked        [turnKinds]time.Duration
+}
+
+// work is what is done beside the stream. The command works all the time, and is frozen when it is
+// not its turn.
+type work struct {
+	command *process
+	hand    string // SQL that does as many rows as its parameter says
+	rate    int    // rows a second
+	counter string // column of pg_stat_user_tables that counts them
+}
+
+// take measures the stream at a rate, with turns of work beside it.
+func (s *beside) take(ctx context.Context, r *running, rate int, w *work, into *turns) error {
+	w.command.freeze(true)
+	defer w.command.freeze(false)
+	consumer, err := s.j.to.follow(ctx, s.j.topics)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	before, err := s.counted(ctx, w.counter)
+	if err != nil {
+		return err
+	}
+	cycles := turnCycles(s.b.seconds)
+	m := newMeter()
+	at := &standing{running: r, w: s.w, slot: s.j.slot, to: s.j.to, consumer: consumer}
+	var spans []span
+	handed := 0
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		spans, handed, err = s.work(ctx, w, cycles)
+		ended <- err
+	}()
+	length := time.Duration(cycles*len(turnOrder)) * turnLength
+	err = m.measure(ctx, at, rate, length)
+	if err = errors.Join(err, <-ended); err != nil {
+		return err
+	}
+	if _, err := m.line(relayKafka, rate); err != nil { // every row once, and in order
+		return err
+	}
+	after, err := s.counted(ctx, w.counter)
+	if err != nil {
+		return err
+	}
+	each := time.Duration(cycles) * turnLength
+	into.done[proving], into.worked[proving] = into.done[proving]+after-before-handed, into.worked[proving]+each
+	into.done[byHand], into.worked[byHand] = into.done[byHand]+handed, into.worked[byHand]+each
+	into.add(m, spans)
+	return nil
+}
+
+// counted waits until the server has counted what its sessions did.
+func (s *beside) counted(ctx context.Context, counter string) (int, error) {
+	if !pause(ctx, 2*time.Second) {
+		return 0, context.Cause(ctx)
+	}
+	return s.count(ctx, "SELECT "+counter+" FROM pg_stat_user_tables WHERE relname = 'outbox'")
+}
+
+// work has each kind of work done in its turn.
+func (s *beside) work(ctx context.Context, w *work, cycles int) (spans []span, handed int, err error) {
+	conn, err := pgx.Connect(ctx, s.w.url())
+	if err != nil {
+		return nil, 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "SET synchronous_commit = off"); err != nil {
+		return nil, 0, err
+	}
+	pause(ctx, warmUp)
+	for range cycles {
+		for i, kind := range turnOrder {
+			began := time.Now()
+			end := began.Add(turnLength)
+			spans = append(spans, span{kind, 2 * i / len(turnOrder), began.Add(turnSettle), end})
+			switch kind {
+			case proving:
+				w.command.freeze(false)
+				pause(ctx, turnLength)
+				w.command.freeze(true)
+			case byHand:
+				n, err := w.byHand(ctx, conn, end)
+				if handed += n; err != nil {
+					return nil, 0, err
+				}
+			case alone, turnKinds:
+				pause(ctx, turnLength)
+			}
+		}
+	}
+	return spans, handed, context.Cause(ctx)
+}
+
+func (w *work) byHand(ctx context.Context, conn *pgx.Conn, end time.Time) (done int, err error) {
+	for next := time.Now(); time.Now().Before(end) && ctx.Err() == nil; next = next.Add(time.Second / handPieces) {
+		pause(ctx, time.Until(next))
+		tag, err := conn.Exec(ctx, w.hand, w.rate/handPieces)
+		if err != nil {
+			return done, err
+		}
+		done += int(tag.RowsAffected())
+	}
+	return done, nil
+}
+
+// freeze stops a process where it is, or has it go on.
+func (p *process) freeze(frozen bool) {
+	signal := syscall.SIGCONT
+	if frozen {
+		signal = syscall.SIGSTOP
+	}
+	signalGroup(p.cmd, signal)
+}
+
+// add deals the rows of a measurement out to the turns in which they were sent.
+func (t *turns) add(m *meter, spans []span) {
+	rows := make([]int, len(spans))
+	for n := range m.sent {
+		at := m.sent[n].Load()
+		i, _ := slices.BinarySearchFunc(spans, at, func(one span, at int64) int { return cmp.Compare(one.to.UnixNano(), at) })
+		if at == 0 || i == len(spans) || at < spans[i].from.UnixNano() {
+			continue
+		}
+		rows[i]++
+		delay := float64(m.arrived[n]-at) / 1e6
+		t.delays[spans[i].kind] = append(t.delays[spans[i].kind], delay)
+		if spans[i].kind == alone {
+			t.groups[spans[i].group].delays = append(t.groups[spans[i].group].delays, delay)
+		}
+	}
+	for i, one := range spans {
+		rate := float64(rows[i]) / one.to.Sub(one.from).Seconds()
+		t.rates[one.kind] = append(t.rates[one.kind], rate)
+		if one.kind == alone {
+			t.groups[one.group].rates = append(t.groups[one.group].rates, rate)
+		}
+	}
+}
+
+// perSecond is how many rows the work was done to in a second of its turns.
+func (t *turns) perSecond(kind turn) float64 { return float64(t.done[kind]) / t.worked[kind].Seconds() }
+
+// p99 is by how much the command makes the stream later, and what it is held against.
+func (t *turns) p99() (reached, reference string) {
+	p99 := func(delays []float64) []float64 {
+		sorted := slices.Sorted(slices.Values(delays))
+		if len(sorted) == 0 {
+			return []float64{0}
+		}
+		return []float64{sorted[int(0.99*float64(len(sorted)-1))]}
+	}
+	without, with, hand := p99(t.delays[alone]), p99(t.delays[proving]), p99(t.delays[byHand])
+	return fmt.Sprintf("%.1f ms (%s)", with[0], percent(with, without)),
+		fmt.Sprintf("%.1f ms without; %s by hand at %.0f rows/s; %s between equal turns without", without[0], percent(hand, without), t.perSecond(byHand), percent(p99(t.groups[1].delays), p99(t.groups[0].delays)))
+}
+
+// written is how many rows writers lose by the command, and what it is held against.
+func (t *turns) written() (reached, reference string) {
+	without := t.rates[alone]
+	return fmt.Sprintf("%.0f rows/s (%s)", median(t.rates[proving]), percent(t.rates[proving], without)),
+		fmt.Sprintf("%.0f rows/s without; %s by hand at %.0f rows/s; %s between equal turns without", median(without), percent(t.rates[byHand], without), t.perSecond(byHand), percent(t.groups[1].rates, t.groups[0].rates))
+}
