@@ -124,7 +124,7 @@ func (f *found) partitioned() bool { return f.Survey.Kind == "p" }
 func (f *found) work(l *leaf, limits *upkeep.Limits) maintenance.Work {
 	return maintenance.Work{
 		Table: l.policy.Table, ID: f.Identity.SQL(), Where: l.setting.unmarked, Order: l.order, Set: l.setting.set,
-		Limit: limits.Batch(), Lock: maintenance.MarkLockClass,
+		Limit: limits.Batch(), Tied: limits.Ahead(), Lock: maintenance.MarkLockClass,
 	}
 }
 

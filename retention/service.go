@@ -114,7 +114,7 @@ func (s *Service) leaf(ctx context.Context, f *found, table wal.Table, survey *m
 func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
 	w := maintenance.Work{
 		Table: of.table, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
-		Limit: limits.Batch(), Waits: !of.survey.MayLock,
+		Limit: limits.Batch(), Tied: limits.Ahead(), Waits: !of.survey.MayLock,
 	}
 	if f.policy.Then == Export {
 		w.Limit = max(w.Limit, fileRows)

@@ -70,7 +70,7 @@ func NewJob(s Session, limits *Limits, alone bool) *Job {
 // Run proves and acts until nothing is due. tell is called after each pass.
 func (j *Job) Run(ctx context.Context, prover *proof.Prover, tell func(Done)) (done Done, err error) {
 	began := time.Now()
-	passes := prover.Passes(j, j.limits.ahead())
+	passes := prover.Passes(j, j.limits.Ahead())
 	for {
 		out, err := passes.Next(ctx)
 		done.Rows += out.Acted

@@ -53,8 +53,8 @@ func (l *Limits) piece() int {
 	return l.Batch()
 }
 
-// ahead is how many rows wait for the slots at most: no more than ten seconds' worth.
-func (l *Limits) ahead() int {
+// Ahead is how many rows wait for the slots at most: no more than ten seconds' worth.
+func (l *Limits) Ahead() int {
 	n := namedBatches * l.Batch()
 	if l.MaxRowsPerSecond > 0 {
 		n = min(n, 10*l.MaxRowsPerSecond)

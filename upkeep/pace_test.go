@@ -21,8 +21,8 @@ func TestLimits_BoundWhatIsDoneAndProvenTogether(t *testing.T) {
 		{100, 5000, 100, 100, 2000},
 	} {
 		l := Limits{BatchRows: tt.batch, MaxRowsPerSecond: tt.rate}
-		if l.piece() != tt.piece || l.Batch() != tt.named || l.ahead() != tt.ahead {
-			t.Errorf("%+v: %d, %d and %d rows, want %d, %d and %d", l, l.piece(), l.Batch(), l.ahead(), tt.piece, tt.named, tt.ahead)
+		if l.piece() != tt.piece || l.Batch() != tt.named || l.Ahead() != tt.ahead {
+			t.Errorf("%+v: %d, %d and %d rows, want %d, %d and %d", l, l.piece(), l.Batch(), l.Ahead(), tt.piece, tt.named, tt.ahead)
 		}
 	}
 }
