@@ -52,7 +52,7 @@ func (s *beside) markTurns(ctx context.Context, r *running, into *turns) error {
 		return err
 	}
 	seconds := 2 * turnCycles(s.b.seconds) * int(turnLength/time.Second)
-	if err := s.old(ctx, 1, markedPerSecond*seconds/2); err != nil { // the writers bring more
+	if err := s.old(ctx, 1, markedPerSecond*(seconds+6)); err != nil {
 		return err
 	}
 	if err := s.passed(ctx, r); err != nil {
@@ -62,14 +62,14 @@ func (s *beside) markTurns(ctx context.Context, r *running, into *turns) error {
 	if err != nil {
 		return err
 	}
-	err = s.take(ctx, r, flatOut, &work{command: p, rate: markedPerSecond, counter: "n_tup_upd",
-		hand: "UPDATE outbox SET published_at = now() WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox WHERE published_at IS NULL ORDER BY created_at LIMIT $1))"}, into)
+	err = s.take(ctx, r, flatOut, &work{command: p, rate: markedPerSecond, left: due + " AND published_at IS NULL",
+		hand: "UPDATE outbox SET published_at = now() WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox WHERE published_at IS NULL AND created_at < now() - interval '1 hour' ORDER BY created_at DESC LIMIT $1))"}, into)
 	select {
 	case <-p.done:
 		err = errors.Join(err, fmt.Errorf("%w: mark ended before the measurement did: %s", errUnverified, p.stderr))
 	default:
 	}
-	return errors.Join(err, p.halt()) // there are more rows than it has to mark for a figure
+	return errors.Join(err, p.halt()) // those of the writers are more than a figure needs
 }
 
 // markLag gives the age of the oldest row without a mark. In the end every row has its mark.

@@ -112,7 +112,7 @@ func (s *beside) removeTurns(ctx context.Context, r *running, rate int, into *tu
 		return err
 	}
 	seconds := 2 * turnCycles(s.b.seconds) * int(turnLength/time.Second) // of the command and by hand
-	if err := s.old(ctx, 1, removedPerSecond*(seconds+4)); err != nil {
+	if err := s.old(ctx, 1, removedPerSecond*(seconds+6)); err != nil {
 		return err
 	}
 	if err := s.passed(ctx, r); err != nil {
@@ -122,8 +122,8 @@ func (s *beside) removeTurns(ctx context.Context, r *running, rate int, into *tu
 	if err != nil {
 		return err
 	}
-	err = s.take(ctx, r, rate, &work{command: p, rate: removedPerSecond, counter: "n_tup_del",
-		hand: "DELETE FROM outbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox WHERE created_at < now() - interval '1 hour' ORDER BY created_at LIMIT $1))"}, into)
+	err = s.take(ctx, r, rate, &work{command: p, rate: removedPerSecond, left: due,
+		hand: "DELETE FROM outbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox WHERE created_at < now() - interval '1 hour' ORDER BY created_at DESC LIMIT $1))"}, into)
 	select {
 	case <-p.done:
 		err = errors.Join(err, fmt.Errorf("%w: retention ended before the measurement did: %s", errUnverified, p.stderr))

@@ -55,13 +55,16 @@ type turns struct {
 // not its turn.
 type work struct {
 	command *process
-	hand    string // SQL that does as many rows as its parameter says
+	hand    string // SQL that does as many rows as its parameter says, from the other end than the command
 	rate    int    // rows a second
-	counter string // column of pg_stat_user_tables that counts them
+	left    string // SQL that counts the rows which are to be done, of those that were there before
 }
 
 // take measures the stream at a rate, with turns of work beside it.
 func (s *beside) take(ctx context.Context, r *running, rate int, w *work, into *turns) error {
+	if err := s.underWay(ctx, w); err != nil {
+		return err
+	}
 	w.command.freeze(true)
 	defer w.command.freeze(false)
 	consumer, err := s.j.to.follow(ctx, s.j.topics)
@@ -69,7 +72,7 @@ func (s *beside) take(ctx context.Context, r *running, rate int, w *work, into *
 		return err
 	}
 	defer consumer.Close()
-	before, err := s.counted(ctx, w.counter)
+	before, err := s.count(ctx, w.left)
 	if err != nil {
 		return err
 	}
@@ -92,23 +95,34 @@ func (s *beside) take(ctx context.Context, r *running, rate int, w *work, into *
 	if _, err := m.line(relayKafka, rate); err != nil { // every row once, and in order
 		return err
 	}
-	after, err := s.counted(ctx, w.counter)
+	after, err := s.count(ctx, w.left)
 	if err != nil {
 		return err
 	}
 	each := time.Duration(cycles) * turnLength
-	into.done[proving], into.worked[proving] = into.done[proving]+after-before-handed, into.worked[proving]+each
+	into.done[proving], into.worked[proving] = into.done[proving]+before-after-handed, into.worked[proving]+each
 	into.done[byHand], into.worked[byHand] = into.done[byHand]+handed, into.worked[byHand]+each
 	into.add(m, spans)
 	return nil
 }
 
-// counted waits until the server has counted what its sessions did.
-func (s *beside) counted(ctx context.Context, counter string) (int, error) {
-	if !pause(ctx, 2*time.Second) {
-		return 0, context.Cause(ctx)
+// underWay waits until the command has begun its work: its start is no part of it.
+func (s *beside) underWay(ctx context.Context, w *work) error {
+	all, err := s.count(ctx, w.left)
+	if err != nil {
+		return err
 	}
-	return s.count(ctx, "SELECT "+counter+" FROM pg_stat_user_tables WHERE relname = 'outbox'")
+	for pause(ctx, 50*time.Millisecond) {
+		select {
+		case <-w.command.done:
+			return fmt.Errorf("%w: it ended before it did anything: %s", errUnverified, w.command.stderr)
+		default:
+		}
+		if left, err := s.count(ctx, w.left); err != nil || left < all {
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // work has each kind of work done in its turn.
