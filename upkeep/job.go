@@ -95,7 +95,7 @@ func (j *Job) Act(ctx context.Context, rows []proof.Row) (acted int, err error) 
 		}
 	}
 	for len(rows) > 0 {
-		n := min(j.size.now, len(rows))
+		n := min(j.size.next(j.pace.late(time.Now()), j.limits.Batch()), len(rows))
 		if err := j.ready(ctx, n); err != nil {
 			return acted, err
 		}

@@ -11,6 +11,14 @@ type pace struct {
 // madeUp is how much of a delay is made up for by going faster afterwards.
 const madeUp = 200 * time.Millisecond
 
+// late is how many rows are due by now.
+func (p *pace) late(now time.Time) int {
+	if p.rate <= 0 || p.free.IsZero() || p.free.After(now) {
+		return 0
+	}
+	return int(min(madeUp, now.Sub(p.free)) * time.Duration(p.rate) / time.Second)
+}
+
 // take counts rows, and returns how long to wait before them.
 func (p *pace) take(now time.Time, rows int) time.Duration {
 	if p.rate <= 0 {
@@ -73,6 +81,15 @@ type size struct {
 // smaller ones are of no use.
 const maxStalls = 3
 
+// next is how many rows a transaction takes. Where those that are due by now are more than a piece,
+// on a server that is slow to answer, they go together.
+func (s *size) next(due, batch int) int {
+	if s.now < s.most {
+		return s.now
+	}
+	return max(s.now, min(due, batch))
+}
+
 func (s *size) done() { s.stalls, s.now = 0, min(s.most, 2*s.now) }
 
 // stalled says what follows from a lock timeout of a statement with n rows: skip leaves the row
@@ -85,6 +102,6 @@ func (s *size) stalled(n int, alone bool) (skip, stop bool) {
 	if s.stalls >= maxStalls {
 		return false, true
 	}
-	s.now = max(1, n/2)
+	s.now = max(1, min(n, s.most)/2)
 	return alone && n == 1, false
 }

@@ -103,6 +103,32 @@ func TestJob_SpreadsTheRowsOfASecond(t *testing.T) {
 	})
 }
 
+// Where the server takes longer for a piece than its turn lasts, the rows that are due go together.
+func TestJob_KeepsItsRateWhereTheServerIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := newServer(func(int) error { time.Sleep(100 * time.Millisecond); return nil })
+		if n, err := NewJob(s, &Limits{BatchRows: 1000, MaxRowsPerSecond: 5000}, false).Act(t.Context(), make([]proof.Row, 20_000)); n != 20_000 || err != nil {
+			t.Fatal(n, err)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 4200*time.Millisecond || slices.Max(s.acted) > 1000 {
+			t.Errorf("20 000 rows took %s at 5000 a second: %v", took, s.acted)
+		}
+	})
+}
+
+// A statement that waits for a lock in vain is tried with fewer rows, however late it is.
+func TestSize_DoesNotGrowPastALock(t *testing.T) {
+	s := size{most: 200, now: 200}
+	if n := s.next(700, 1000); n != 700 {
+		t.Errorf("%d rows", n)
+	}
+	s.stalled(700, true)
+	if n := s.next(700, 1000); n != 100 {
+		t.Errorf("%d rows after a stall", n)
+	}
+}
+
 // A short delay costs no rows, and a long one is followed by no burst.
 func TestPace_MakesUpForAShortDelay(t *testing.T) {
 	p, now := pace{rate: 1000}, time.Unix(1000, 0)
