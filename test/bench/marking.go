@@ -30,6 +30,8 @@ func marking(ctx context.Context, b *bench) error {
 		}
 		reached, reference := fast.written()
 		b.figure("marks", fmt.Sprintf("inserts as fast as 8 writers can, beside %.0f marks/s", fast.perSecond(proving)), reached, reference, "5000 marks/s, > −10 %")
+		reached, reference = fast.cost()
+		b.figure("marks", "CPU time of a mark", reached, reference, "")
 		if err := r.stop(); err != nil {
 			return err
 		}

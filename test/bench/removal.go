@@ -103,6 +103,8 @@ func (s *beside) removeBeside(ctx context.Context, r *running) error {
 	s.b.figure("retention", fmt.Sprintf("p99 of the stream at 1000 rows/s while %.0f rows/s are removed", slow.perSecond(proving)), reached, reference, "< +5 %")
 	reached, reference = fast.written()
 	s.b.figure("retention", fmt.Sprintf("inserts as fast as 8 writers can, while %.0f rows/s are removed", fast.perSecond(proving)), reached, reference, "> −3 %")
+	reached, reference = slow.cost()
+	s.b.figure("retention", "CPU time of a removed row", reached, reference, "")
 	return nil
 }
 

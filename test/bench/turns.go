@@ -48,6 +48,8 @@ type turns struct {
 	delays, rates [turnKinds][]float64
 	groups        [2]struct{ delays, rates []float64 } // those of nothing
 	done          [turnKinds]int                       // rows that the work was done to
+	server        [turnKinds]time.Duration             // CPU time of the sessions that did it
+	command       time.Duration                        // CPU time of the command
 	worked        [turnKinds]time.Duration
 }
 
@@ -72,7 +74,16 @@ func (s *beside) take(ctx context.Context, r *running, rate int, w *work, into *
 		return err
 	}
 	defer consumer.Close()
+	conn, err := pgx.Connect(ctx, s.w.url()) // for the work by hand
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
 	before, err := s.count(ctx, w.left)
+	if err != nil {
+		return err
+	}
+	spent, err := s.spent(ctx, w, conn)
 	if err != nil {
 		return err
 	}
@@ -84,7 +95,7 @@ func (s *beside) take(ctx context.Context, r *running, rate int, w *work, into *
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		spans, handed, err = s.work(ctx, w, cycles)
+		spans, handed, err = w.turns(ctx, conn, cycles)
 		ended <- err
 	}()
 	length := time.Duration(cycles*len(turnOrder)) * turnLength
@@ -99,6 +110,13 @@ func (s *beside) take(ctx context.Context, r *running, rate int, w *work, into *
 	if err != nil {
 		return err
 	}
+	now, err := s.spent(ctx, w, conn)
+	if err != nil {
+		return err
+	}
+	into.server[proving] += now.server[proving] - spent.server[proving]
+	into.server[byHand] += now.server[byHand] - spent.server[byHand]
+	into.command += now.command - spent.command
 	each := time.Duration(cycles) * turnLength
 	into.done[proving], into.worked[proving] = into.done[proving]+before-after-handed, into.worked[proving]+each
 	into.done[byHand], into.worked[byHand] = into.done[byHand]+handed, into.worked[byHand]+each
@@ -125,13 +143,27 @@ func (s *beside) underWay(ctx context.Context, w *work) error {
 	return context.Cause(ctx)
 }
 
-// work has each kind of work done in its turn.
-func (s *beside) work(ctx context.Context, w *work, cycles int) (spans []span, handed int, err error) {
-	conn, err := pgx.Connect(ctx, s.w.url())
+// spent is the CPU time of the work so far. There is none where the server does not run here.
+func (s *beside) spent(ctx context.Context, w *work, hand *pgx.Conn) (t turns, err error) {
+	rows, err := s.w.conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cdc-relay maintenance'")
 	if err != nil {
-		return nil, 0, err
+		return t, err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	if err != nil || !s.b.pg.Ours() {
+		return t, err
+	}
+	for _, pid := range pids {
+		spent, _ := cpuTime(pid)
+		t.server[proving] += spent
+	}
+	t.server[byHand], _ = cpuTime(int(hand.PgConn().PID()))
+	t.command = cpuTimes(w.command.pid())
+	return t, nil
+}
+
+// turns has each kind of work done in its turn.
+func (w *work) turns(ctx context.Context, conn *pgx.Conn, cycles int) (spans []span, handed int, err error) {
 	if _, err := conn.Exec(ctx, "SET synchronous_commit = off"); err != nil {
 		return nil, 0, err
 	}
@@ -227,4 +259,13 @@ func (t *turns) written() (reached, reference string) {
 	without := t.rates[alone]
 	return fmt.Sprintf("%.0f rows/s (%s)", median(t.rates[proving]), percent(t.rates[proving], without)),
 		fmt.Sprintf("%.0f rows/s without; %s by hand at %.0f rows/s; %s between equal turns without", median(without), percent(t.rates[byHand], without), t.perSecond(byHand), percent(t.groups[1].rates, t.groups[0].rates))
+}
+
+// cost is the CPU time of a row, without what the server's decoding and its vacuum take.
+func (t *turns) cost() (reached, reference string) {
+	micros := func(spent time.Duration, kind turn) float64 {
+		return float64(spent.Microseconds()) / float64(max(1, t.done[kind]))
+	}
+	return fmt.Sprintf("%.0f µs in the server, %.0f µs in the command", micros(t.server[proving], proving), micros(t.command, proving)),
+		fmt.Sprintf("%.0f µs in the server by hand", micros(t.server[byHand], byHand))
 }
