@@ -60,7 +60,7 @@ func (p *Passes) Next(ctx context.Context) (Outcome, error) {
 		case named && time.Since(p.looked) < p.cfg.Poll:
 			continue
 		}
-		if err := p.look(ctx); err != nil {
+		if err := p.prove(ctx); err != nil {
 			return Outcome{Named: len(p.batches[0].rows)}, err
 		}
 	}
@@ -85,9 +85,9 @@ func (p *Passes) name(ctx context.Context, s Session) (bool, error) {
 	return true, nil
 }
 
-// look asks for the slots, and proves the batches whose fences all of them have passed. What the
+// prove asks for the slots, and proves the batches whose fences all of them have passed. What the
 // brokers keep is read after that, and counts for no batch that is named later.
-func (p *Passes) look(ctx context.Context) error {
+func (p *Passes) prove(ctx context.Context) error {
 	if err := sleep(ctx, p.cfg.Poll-time.Since(p.looked)); err != nil {
 		return err
 	}

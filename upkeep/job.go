@@ -63,8 +63,8 @@ type Job struct {
 
 // NewJob is a job on one connection. alone: rows that somebody has locked are waited for.
 func NewJob(s Session, limits *Limits, alone bool) *Job {
-	piece := limits.piece()
-	return &Job{Session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: piece, now: piece}}
+	most := limits.transactionRows()
+	return &Job{Session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: most, now: most}}
 }
 
 // Run proves and acts until nothing is due. tell is called after each pass.

@@ -53,8 +53,8 @@ func (l *Limits) Batch() int {
 	return max(1, l.BatchRows)
 }
 
-// piece is how many rows one transaction has at most.
-func (l *Limits) piece() int {
+// transactionRows is how many rows one transaction has at most.
+func (l *Limits) transactionRows() int {
 	if l.MaxRowsPerSecond > 0 {
 		return max(1, min(l.Batch(), max(smallRows, l.MaxRowsPerSecond/pieces)))
 	}

@@ -21,8 +21,8 @@ func TestLimits_BoundWhatIsDoneAndProvenTogether(t *testing.T) {
 		{100, 5000, 100, 100, 2000},
 	} {
 		l := Limits{BatchRows: tt.batch, MaxRowsPerSecond: tt.rate}
-		if l.piece() != tt.piece || l.Batch() != tt.named || l.Ahead() != tt.ahead {
-			t.Errorf("%+v: %d, %d and %d rows, want %d, %d and %d", l, l.piece(), l.Batch(), l.Ahead(), tt.piece, tt.named, tt.ahead)
+		if l.transactionRows() != tt.piece || l.Batch() != tt.named || l.Ahead() != tt.ahead {
+			t.Errorf("%+v: %d, %d and %d rows, want %d, %d and %d", l, l.transactionRows(), l.Batch(), l.Ahead(), tt.piece, tt.named, tt.ahead)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestJob_SpreadsTheRowsOfASecond(t *testing.T) {
 func TestJob_KeepsItsRateWhereTheServerIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		s := newServer(func(int) error { time.Sleep(100 * time.Millisecond); return nil })
+		s := newServer(func(int) error { <-time.After(100 * time.Millisecond); return nil })
 		if n, err := NewJob(s, &Limits{BatchRows: 1000, MaxRowsPerSecond: 5000}, false).Act(t.Context(), make([]proof.Row, 20_000)); n != 20_000 || err != nil {
 			t.Fatal(n, err)
 		}
