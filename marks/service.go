@@ -124,7 +124,7 @@ func (f *found) partitioned() bool { return f.Survey.Kind == "p" }
 func (f *found) work(l *leaf, limits *upkeep.Limits) maintenance.Work {
 	return maintenance.Work{
 		Table: l.policy.Table, ID: f.Identity.SQL(), Where: l.setting.unmarked, Order: l.order, Set: l.setting.set,
-		Limit: limits.Named(), Lock: maintenance.MarkLockClass,
+		Limit: limits.Batch(), Tied: limits.Ahead(), Lock: maintenance.MarkLockClass,
 	}
 }
 
@@ -173,12 +173,14 @@ func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
 		return nil, errors.Join(f.Refused...)
 	}
 	t := &table{limits: s.limits(p), found: f, since: time.Now()}
-	prover := s.Prover(p.Table, f.Survey.OID, f.Identity, true)
-	if err := prover.Ready(ctx, s.Surveyor); err != nil { // also where there is no row to mark
+	ready := s.Prover(p.Table, f.Survey.OID, f.Identity, true, nil)
+	if err := ready.Ready(ctx, s.Surveyor); err != nil { // also where there is no row to mark
 		return nil, err
 	}
 	for i := range f.leaves {
-		t.parts = append(t.parts, &part{leaf: &f.leaves[i], prover: prover, records: s.Records(p.Table, f.Survey.OID, f.Identity), said: make(map[deadletter.Location]bool)})
+		l := &f.leaves[i]
+		prover := s.Prover(p.Table, f.Survey.OID, f.Identity, true, func(ctx context.Context) error { return s.sent(ctx, f, l) })
+		t.parts = append(t.parts, &part{leaf: l, prover: prover, records: s.Records(p.Table, f.Survey.OID, f.Identity), said: make(map[deadletter.Location]bool)})
 	}
 	return t, nil
 }
@@ -235,7 +237,7 @@ func (s *Service) part(ctx context.Context, t *table, p *part, tell func(upkeep.
 	if t.found.partitioned() {
 		defer p.close() // a connection for each partition would be too many
 	}
-	done, err = upkeep.NewJob(&guarded{p.session, s, t.found, p.leaf}, t.limits, false).Run(ctx, p.prover, tell)
+	done, err = upkeep.NewJob(p.session, t.limits, false).Run(ctx, p.prover, tell)
 	if err == nil {
 		done.Rejected, err = s.reject(ctx, t, p)
 	}
@@ -256,35 +258,24 @@ func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (
 	return s.pass(ctx, t, tell)
 }
 
-// guarded is the connection that marks. It looks at the table and its publications once more
-// between the naming of rows and their marks: a row that was written after a change of the
-// publication is in no stream, although the slot has passed it.
-type guarded struct {
-	*maintenance.Session
-	service *Service
-	found   *found
-	leaf    *leaf
-}
-
-func (g *guarded) Act(ctx context.Context, rows []proof.Row) (int, error) {
-	l := g.leaf
-	if g.found.partitioned() { // the publication has the root
-		if err := g.service.Sent(ctx, &g.found.policy.Target, g.found.Survey.OID); err != nil {
-			return 0, err
+// sent looks at a table and its publications once more, between the proof of rows and their marks: a
+// row that was written after a change of the publication is in no stream, although the slot has
+// passed it.
+func (s *Service) sent(ctx context.Context, f *found, l *leaf) error {
+	if f.partitioned() { // the publication has the root
+		if err := s.Sent(ctx, &f.policy.Target, f.Survey.OID); err != nil {
+			return err
 		}
 	}
-	survey, err := g.service.Survey(ctx, l.policy.Table, nil)
+	survey, err := s.Survey(ctx, l.policy.Table, nil)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if refused := l.policy.refusals(survey, l.updates, l.setting, l.index); len(refused) > 0 {
-		return 0, errors.Join(refused...)
-	}
-	return g.Session.Act(ctx, rows)
+	return errors.Join(l.policy.refusals(survey, l.updates, l.setting, l.index)...)
 }
 
 // lookAgain is how long the way to the rows is taken for the best one beside a relay: the column,
-// the index and the order. guarded looks more often at what decides whether a row is delivered.
+// the index and the order. sent looks more often at what decides whether a row is delivered.
 const lookAgain = time.Minute
 
 // worker marks beside a relay, each second or so. Between its passes it keeps the connection.

@@ -60,10 +60,17 @@ type Config struct {
 	Skipped             bool
 	SkippedAreDelivered bool
 
+	// Sent is asked between the proof of rows and what is done to them: whether rows of the table
+	// may be in no stream, although the slots have passed them. nil: nobody is asked.
+	Sent func(context.Context) error
+
 	Wait       time.Duration // for the slots; 60s
 	Poll       time.Duration // between two looks at them; 100ms
 	NudgeAfter time.Duration // of waiting; 200ms
 }
+
+// all are the slots that every row has to have passed.
+func (c *Config) all() []string { return slices.Concat(c.Slots, c.Others) }
 
 const (
 	defaultWait       = time.Minute
@@ -98,37 +105,9 @@ func New(cfg Config, records Records) *Prover {
 	return &Prover{cfg, records}
 }
 
-// Pass proves one batch and acts on it. On an error nothing was done, unless the error is that
-// of Session.Act, and the next pass begins with other names. Errors that a person or the relay
-// has to end are *fault.Error with one of the reasons of package fault.
+// Pass proves one batch and acts on it, as Passes.Next does.
 func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
-	if err := p.cfg.skips(); err != nil {
-		return Outcome{}, err
-	}
-	rows, err := s.Name(ctx)
-	if err != nil || len(rows) == 0 {
-		return Outcome{}, err
-	}
-	out := Outcome{Named: len(rows)}
-	fence, err := s.Fence(ctx) // after the rows
-	if err != nil {
-		return out, err
-	}
-	slots, err := p.Await(ctx, s, fence)
-	if err != nil {
-		return out, err
-	}
-	waiting, err := p.kept(ctx, s, slots)
-	if err != nil {
-		return out, err
-	}
-	free := waiting.without(rows)
-	out.Held = len(rows) - len(free)
-	if len(free) == 0 {
-		return out, nil
-	}
-	out.Acted, err = s.Act(ctx, free)
-	return out, err
+	return p.Passes(s, 0).Next(ctx)
 }
 
 // kept reads what the brokers keep, after the slots: a relay at work moves the checkpoint topic
@@ -160,7 +139,7 @@ func (p *Prover) Ready(ctx context.Context, s Looker) error {
 	if err := p.cfg.skips(); err != nil {
 		return err
 	}
-	names := slices.Concat(p.cfg.Slots, p.cfg.Others)
+	names := p.cfg.all()
 	slots, err := s.Slots(ctx, names)
 	if err != nil {
 		return err
@@ -180,39 +159,53 @@ type Waiter interface {
 
 // Await returns the slots as they stood when the last of them was past the fence.
 func (p *Prover) Await(ctx context.Context, s Waiter, fence wal.LSN) ([]Slot, error) {
-	names := slices.Concat(p.cfg.Slots, p.cfg.Others)
-	began, nudged := time.Now(), false
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		slots, err := s.Slots(ctx, names)
-		if err != nil {
+	var waited wait
+	for pause := time.Duration(0); ; pause = p.cfg.Poll {
+		if err := sleep(ctx, pause); err != nil {
 			return nil, err
 		}
-		behind, err := slotsUsable(names, slots, fence)
-		if behind == nil {
+		slots, passed, err := p.stand(ctx, s, fence, &waited)
+		if err != nil || passed {
 			return slots, err
 		}
-		waited := time.Since(began)
-		if waited >= p.cfg.Wait {
-			return nil, &fault.Error{
-				Kind: fault.KindRetry, Reason: fault.ReasonSlotBehind, Op: "prove rows delivered", Subject: subject(behind.Name), LSN: behind.Confirmed,
-				Err: fmt.Errorf("it did not reach %s, where the rows are, in time", fence), Hint: hintBehind(behind),
-			}
-		}
-		if !nudged && behind.Active && waited >= p.cfg.NudgeAfter {
-			nudged = true
-			if err := s.Nudge(ctx); err != nil {
-				return nil, err
-			}
-		}
-		timer.Reset(p.cfg.Poll)
 	}
+}
+
+// wait is one for the slots.
+type wait struct {
+	began  time.Time // zero: not yet
+	nudged bool
+}
+
+// stand looks at the slots once, and reports whether all are past the fence. It fails when the wait
+// has taken too long, and nudges a server whose slots get no further by themselves.
+func (p *Prover) stand(ctx context.Context, s Waiter, fence wal.LSN, w *wait) (slots []Slot, passed bool, err error) {
+	if w.began.IsZero() {
+		w.began = time.Now()
+	}
+	names := p.cfg.all()
+	if slots, err = s.Slots(ctx, names); err != nil {
+		return nil, false, err
+	}
+	behind, err := slotsUsable(names, slots, fence)
+	if err != nil {
+		return nil, false, err
+	}
+	if behind == nil {
+		return slots, true, nil
+	}
+	waited := time.Since(w.began)
+	if waited >= p.cfg.Wait {
+		return nil, false, &fault.Error{
+			Kind: fault.KindRetry, Reason: fault.ReasonSlotBehind, Op: "prove rows delivered", Subject: subject(behind.Name), LSN: behind.Confirmed,
+			Err: fmt.Errorf("it did not reach %s, where the rows are, in time", fence), Hint: hintBehind(behind),
+		}
+	}
+	if !w.nudged && behind.Active && waited >= p.cfg.NudgeAfter {
+		w.nudged = true
+		return nil, false, s.Nudge(ctx)
+	}
+	return nil, false, nil
 }
 
 func hintBehind(s *Slot) string {

@@ -15,6 +15,7 @@ import (
 // bug is what a proof could do wrong.
 type bug struct {
 	fenceBeforeRows    bool // L is read before the rows
+	fenceOfOthers      bool // L of the first batch is that of those which are named while it waits
 	flushPosition      bool // L is the flush position
 	rawPosition        bool // L points behind the header of a page that is not written
 	shortHeaderOnly    bool // the header of a segment's first page is not taken off
@@ -38,7 +39,8 @@ type bug struct {
 }
 
 var bugs = map[string]bug{
-	"L is read before the rows":                                                       {fenceBeforeRows: true},
+	"L is read before the rows": {fenceBeforeRows: true},
+	"L of the first batch is that of those which are named while it waits": {fenceOfOthers: true, early: true},
 	"L is the flush position":                                                         {flushPosition: true, early: true},
 	"L points behind the header of a page that is not written":                        {rawPosition: true, early: true},
 	"the header of a segment's first page is not taken off":                           {shortHeaderOnly: true, early: true},
@@ -69,6 +71,7 @@ type connection struct {
 
 	behind   TID     // of the last page
 	early    wal.LSN // read before the rows
+	first    wal.LSN // of the first batch since something was acted on
 	snapshot snapshot
 	letters  *Waiting
 	looked   error // of a look at the slots before the wait
@@ -183,6 +186,10 @@ func (c *connection) Fence(context.Context) (wal.LSN, error) {
 	if c.w.bug.fenceBeforeRows {
 		return c.early, err
 	}
+	if c.w.bug.fenceOfOthers {
+		c.first = cmp.Or(c.first, c.fence())
+		return c.first, err
+	}
 	return c.fence(), err
 }
 
@@ -222,6 +229,7 @@ func (c *connection) Act(_ context.Context, rows []Row) (int, error) {
 		return 0, err
 	}
 	w := c.w
+	c.first = 0
 	job := w.begin()
 	job.async = true
 	for _, at := range w.places() {

@@ -46,7 +46,7 @@ func TestSimulation_OnlyDeliveredRowsAreActedOn(t *testing.T) {
 // Each of these is a mistake that a proof may have: the simulation finds it. With -short
 // it looks for those that the first seeds find.
 func TestSimulation_FindsPlantedBugs(t *testing.T) {
-	const early, all = 150, 40000
+	const early, all = 250, 40000
 	for name, planted := range bugs {
 		last := uint64(all)
 		if planted.early {
@@ -108,12 +108,13 @@ func run(t *testing.T, seed uint64, planted bug, loud bool, all *tally) *world {
 		next: 3, completed: 2, line: wal.Origin{SystemID: systemID, Timeline: 1}, heap: map[TID]*version{},
 		topic: topic{positions: map[string]placed{}, before: map[string]stored.BeforeSlot{}},
 	}
-	synctest.Test(t, func(t *testing.T) { w.live(t, all) })
+	synctest.Test(t, func(t *testing.T) { w.live(t, int(seed%4)*8, all) })
 	return w
 }
 
-// live is one seed: some time in which everything happens, and then a quiet end.
-func (w *world) live(t *testing.T, all *tally) {
+// live is one seed: some time in which everything happens, and then a quiet end. Up to ahead rows
+// wait for the slots, and those of one page.
+func (w *world) live(t *testing.T, ahead int, all *tally) {
 	w.found()
 	cfg := Config{Table: tableOID, Positions: stored.Promises, Wait: 3 * time.Second, NudgeAfter: time.Second, Skipped: w.skips && !w.bug.ignoresSkipped}
 	for _, s := range w.slots {
@@ -125,15 +126,23 @@ func (w *world) live(t *testing.T, all *tally) {
 	prover := New(cfg, brokers{&c, w})
 	cfg.Wait = 2 * time.Minute
 	patient := New(cfg, brokers{&c, w})
+	var passes *Passes
+	quiet := w.quiet
 	pass := func() (Outcome, error) {
-		if c.number != w.connections {
-			c = w.connect()
+		if c.number != w.connections && !w.bug.keepsBatch {
+			c, passes = w.connect(), nil
 		}
-		now := prover
-		if w.quiet {
-			now = patient
+		if passes == nil || quiet != w.quiet {
+			now := prover
+			if quiet = w.quiet; quiet {
+				now = patient
+			}
+			passes = now.Passes(c, ahead)
 		}
-		out, err := now.Pass(t.Context(), c)
+		out, err := passes.Next(t.Context())
+		if err != nil && !w.bug.keepsBatch {
+			passes = nil
+		}
 		w.say("pass: %+v, %v", out, err)
 		all.add(w, out, err)
 		return out, err
@@ -246,7 +255,7 @@ func (w *world) standStill() {
 // end checks that everything goes in the end, or the reason why not.
 func (w *world) end(pass func() (Outcome, error)) {
 	var err error
-	for refused, n := 0, 0; refused < 4 && n < w.events+20; n++ {
+	for refused, n := 0, 0; refused < 4 && n < 2*w.events+20; n++ {
 		_, err = pass()
 		switch {
 		case w.faults != nil, err == nil && !w.due():

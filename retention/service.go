@@ -9,7 +9,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
-	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/retention/export"
 	"github.com/cdc-relay/cdc-relay/upkeep"
@@ -115,7 +114,7 @@ func (s *Service) leaf(ctx context.Context, f *found, table wal.Table, survey *m
 func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
 	w := maintenance.Work{
 		Table: of.table, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
-		Limit: limits.Named(), Waits: !of.survey.MayLock,
+		Limit: limits.Batch(), Tied: limits.Ahead(), Waits: !of.survey.MayLock,
 	}
 	if f.policy.Then == Export {
 		w.Limit = max(w.Limit, fileRows)
@@ -173,15 +172,11 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 	if of.index == "" {
 		task.Order = ""
 	}
+	task.Sent = func(ctx context.Context) error { return s.Sent(ctx, &p.Target, f.Survey.OID) }
 	var files exporter
 	if p.Then == Export {
 		files = exporter{found: f, slots: s.Reader.Slots()}
-	}
-	task.Before = func(ctx context.Context, session *maintenance.Session, rows []proof.Row) ([]proof.Row, error) {
-		if err := s.Sent(ctx, &p.Target, f.Survey.OID); err != nil || p.Then != Export {
-			return rows, err
-		}
-		return files.write(ctx, session, rows)
+		task.Before = files.write
 	}
 	done, err = s.Service.Once(ctx, task, tell)
 	err = p.readsOnly(err)

@@ -63,15 +63,16 @@ type Job struct {
 
 // NewJob is a job on one connection. alone: rows that somebody has locked are waited for.
 func NewJob(s Session, limits *Limits, alone bool) *Job {
-	batch := limits.batch()
-	return &Job{Session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: batch, now: batch}}
+	most := limits.transactionRows()
+	return &Job{Session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: most, now: most}}
 }
 
 // Run proves and acts until nothing is due. tell is called after each pass.
 func (j *Job) Run(ctx context.Context, prover *proof.Prover, tell func(Done)) (done Done, err error) {
 	began := time.Now()
+	passes := prover.Passes(j, j.limits.Ahead())
 	for {
-		out, err := prover.Pass(ctx, j)
+		out, err := passes.Next(ctx)
 		done.Rows += out.Acted
 		if err == nil {
 			done.Held += out.Held
@@ -94,7 +95,7 @@ func (j *Job) Act(ctx context.Context, rows []proof.Row) (acted int, err error) 
 		}
 	}
 	for len(rows) > 0 {
-		n := min(j.size.now, len(rows))
+		n := min(j.size.next(j.pace.late(time.Now()), j.limits.Batch()), len(rows))
 		if err := j.ready(ctx, n); err != nil {
 			return acted, err
 		}

@@ -8,35 +8,66 @@ type pace struct {
 	free time.Time
 }
 
+// madeUp is how much of a delay is made up for by going faster afterwards.
+const madeUp = 200 * time.Millisecond
+
+// late is how many rows are due by now.
+func (p *pace) late(now time.Time) int {
+	if p.rate <= 0 || p.free.IsZero() || p.free.After(now) {
+		return 0
+	}
+	return int(min(madeUp, now.Sub(p.free)) * time.Duration(p.rate) / time.Second)
+}
+
 // take counts rows, and returns how long to wait before them.
 func (p *pace) take(now time.Time, rows int) time.Duration {
 	if p.rate <= 0 {
 		return 0
 	}
+	switch earliest := now.Add(-madeUp); {
+	case p.free.IsZero():
+		p.free = now
+	case p.free.Before(earliest):
+		p.free = earliest
+	}
 	wait := max(0, p.free.Sub(now))
-	p.free = now.Add(wait + time.Duration(rows)*time.Second/time.Duration(p.rate))
+	p.free = p.free.Add(time.Duration(rows) * time.Second / time.Duration(p.rate))
 	return wait
 }
 
-// namedBatches is how many transactions' rows are proven together: waiting for the slots costs
-// the same for one row and for many.
+// namedBatches is how many batches wait for the slots together, at most.
 const namedBatches = 20
 
-// batch is how many rows one transaction has at most: no more than a second's.
-func (l *Limits) batch() int {
+// Where the number of rows a second is limited they go in pieces: a large transaction holds up
+// whoever shares processors, disk and WAL with it.
+const (
+	pieces    = 25 // a second
+	smallRows = 50 // of a piece that is no burden
+)
+
+// Batch is how many rows are named together: no more than a second's.
+func (l *Limits) Batch() int {
 	if l.MaxRowsPerSecond > 0 {
 		return max(1, min(l.BatchRows, l.MaxRowsPerSecond))
 	}
 	return max(1, l.BatchRows)
 }
 
-// Named is how many rows are proven together: no more than ten seconds' worth.
-func (l *Limits) Named() int {
-	n := namedBatches * l.batch()
+// transactionRows is how many rows one transaction has at most.
+func (l *Limits) transactionRows() int {
+	if l.MaxRowsPerSecond > 0 {
+		return max(1, min(l.Batch(), max(smallRows, l.MaxRowsPerSecond/pieces)))
+	}
+	return l.Batch()
+}
+
+// Ahead is how many rows wait for the slots at most: no more than ten seconds' worth.
+func (l *Limits) Ahead() int {
+	n := namedBatches * l.Batch()
 	if l.MaxRowsPerSecond > 0 {
 		n = min(n, 10*l.MaxRowsPerSecond)
 	}
-	return max(l.batch(), n)
+	return max(l.Batch(), n)
 }
 
 // size is how many rows the next transaction takes. A statement that comes upon a lock and
@@ -50,6 +81,15 @@ type size struct {
 // smaller ones are of no use.
 const maxStalls = 3
 
+// next is how many rows a transaction takes. Where those that are due by now are more than a piece,
+// on a server that is slow to answer, they go together.
+func (s *size) next(due, batch int) int {
+	if s.now < s.most {
+		return s.now
+	}
+	return max(s.now, min(due, batch))
+}
+
 func (s *size) done() { s.stalls, s.now = 0, min(s.most, 2*s.now) }
 
 // stalled says what follows from a lock timeout of a statement with n rows: skip leaves the row
@@ -62,6 +102,6 @@ func (s *size) stalled(n int, alone bool) (skip, stop bool) {
 	if s.stalls >= maxStalls {
 		return false, true
 	}
-	s.now = max(1, n/2)
+	s.now = max(1, min(n, s.most)/2)
 	return alone && n == 1, false
 }

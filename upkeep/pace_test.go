@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +15,14 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-func TestLimits_BoundWhatIsProvenTogether(t *testing.T) {
-	for _, tt := range []struct{ batch, rate, one, all int }{
-		{1000, 0, 1000, 20_000}, {1000, 5000, 1000, 20_000}, {1000, 100, 100, 1000}, {1000, 1, 1, 10}, {10_000, 12_000, 10_000, 120_000}, {1, 0, 1, 20},
+func TestLimits_BoundWhatIsDoneAndProvenTogether(t *testing.T) {
+	for _, tt := range []struct{ batch, rate, piece, named, ahead int }{
+		{1000, 0, 1000, 1000, 20_000}, {1000, 5000, 200, 1000, 20_000}, {1000, 100, 50, 100, 1000}, {1000, 1, 1, 1, 10}, {10_000, 12_000, 480, 10_000, 120_000}, {1, 0, 1, 1, 20},
+		{100, 5000, 100, 100, 2000},
 	} {
 		l := Limits{BatchRows: tt.batch, MaxRowsPerSecond: tt.rate}
-		if l.batch() != tt.one || l.Named() != tt.all {
-			t.Errorf("%+v: %d of %d rows, want %d of %d", l, l.batch(), l.Named(), tt.one, tt.all)
+		if l.transactionRows() != tt.piece || l.Batch() != tt.named || l.Ahead() != tt.ahead {
+			t.Errorf("%+v: %d, %d and %d rows, want %d, %d and %d", l, l.transactionRows(), l.Batch(), l.Ahead(), tt.piece, tt.named, tt.ahead)
 		}
 	}
 }
@@ -75,13 +77,71 @@ func TestJob_GoesNoFasterThanTheLimit(t *testing.T) {
 		if n, err := j.Act(t.Context(), make([]proof.Row, 5000)); n != 5000 || err != nil {
 			t.Fatal(n, err)
 		}
-		if took := time.Since(began); took != 9*time.Second { // the first batch goes at once
+		if took := time.Since(began); took != 9900*time.Millisecond { // the first piece goes at once
 			t.Errorf("5000 rows took %s at 500 a second", took)
 		}
-		if len(s.acted) != 10 {
+		if len(s.acted) != 100 || slices.Max(s.acted) != 50 {
 			t.Errorf("transactions of %v rows", s.acted)
 		}
 	})
+}
+
+// A large transaction holds up whoever shares the machine with it, so a second's rows are spread.
+func TestJob_SpreadsTheRowsOfASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Duration
+		began := time.Now()
+		s := newServer(func(int) error { at = append(at, time.Since(began)); return nil })
+		if n, err := NewJob(s, &Limits{BatchRows: 1000, MaxRowsPerSecond: 5000}, false).Act(t.Context(), make([]proof.Row, 5000)); n != 5000 || err != nil {
+			t.Fatal(n, err)
+		}
+		for i, d := range at {
+			if d != time.Duration(i)*40*time.Millisecond || s.acted[i] != 200 {
+				t.Fatalf("%d rows after %s, as number %d", s.acted[i], d, i)
+			}
+		}
+	})
+}
+
+// Where the server takes longer for a piece than its turn lasts, the rows that are due go together.
+func TestJob_KeepsItsRateWhereTheServerIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := newServer(func(int) error { <-time.After(100 * time.Millisecond); return nil })
+		if n, err := NewJob(s, &Limits{BatchRows: 1000, MaxRowsPerSecond: 5000}, false).Act(t.Context(), make([]proof.Row, 20_000)); n != 20_000 || err != nil {
+			t.Fatal(n, err)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 4200*time.Millisecond || slices.Max(s.acted) > 1000 {
+			t.Errorf("20 000 rows took %s at 5000 a second: %v", took, s.acted)
+		}
+	})
+}
+
+// A statement that waits for a lock in vain is tried with fewer rows, however late it is.
+func TestSize_DoesNotGrowPastALock(t *testing.T) {
+	s := size{most: 200, now: 200}
+	if n := s.next(700, 1000); n != 700 {
+		t.Errorf("%d rows", n)
+	}
+	s.stalled(700, true)
+	if n := s.next(700, 1000); n != 100 {
+		t.Errorf("%d rows after a stall", n)
+	}
+}
+
+// A short delay costs no rows, and a long one is followed by no burst.
+func TestPace_MakesUpForAShortDelay(t *testing.T) {
+	p, now := pace{rate: 1000}, time.Unix(1000, 0)
+	for _, tt := range []struct{ later, wait time.Duration }{
+		{0, 0}, {0, 100 * time.Millisecond}, {0, 200 * time.Millisecond}, // as fast as it may
+		{450 * time.Millisecond, 0}, {0, 0}, {0, 50 * time.Millisecond}, // 150 ms late
+		{time.Hour, 0}, {0, 0}, {0, 0}, {0, 100 * time.Millisecond}, // 200 ms count
+	} {
+		now = now.Add(tt.later)
+		if wait := p.take(now, 100); wait != tt.wait {
+			t.Fatalf("after %+v: %s", tt, wait)
+		}
+	}
 }
 
 // A row that is locked is waited for where it may not be left out: the batch is halved down to

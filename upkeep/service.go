@@ -165,13 +165,13 @@ type Root struct {
 // Prover proves the rows of a table delivered.
 //
 // discarded: rows whose dead letters were discarded are not delivered, and left like those of
-// letters that wait. Otherwise they are done with.
-func (s *Service) Prover(table wal.Table, oid uint32, id Identity, discarded bool) *proof.Prover {
+// letters that wait. Otherwise they are done with. sent is proof.Config's.
+func (s *Service) Prover(table wal.Table, oid uint32, id Identity, discarded bool, sent func(context.Context) error) *proof.Prover {
 	l, kept := &s.Limits, s.Records(table, oid, id)
 	kept.Discarded = discarded
 	return proof.New(proof.Config{
 		Table: oid, Slots: s.Reader.Slots(), Others: l.AlsoWaitFor, Positions: s.Reader.Positions(),
-		Skipped: s.Relay.OnReject == relay.SkipOnReject, SkippedAreDelivered: l.SkippedAreDelivered, Wait: l.Wait,
+		Skipped: s.Relay.OnReject == relay.SkipOnReject, SkippedAreDelivered: l.SkippedAreDelivered, Wait: l.Wait, Sent: sent,
 	}, kept)
 }
 
@@ -186,6 +186,7 @@ type Task struct {
 	OID      uint32 // of the table as it was looked at
 	Root     Root   // the table that is streamed, which has the other one as a partition or is it
 	Identity Identity
+	Sent     func(context.Context) error // proof.Config's
 
 	// Before is asked for each batch that is proven, and returns those of the rows that the work
 	// may be done on. nil: all.
@@ -200,7 +201,7 @@ func (s *Service) Once(ctx context.Context, task *Task, tell func(Done)) (Done, 
 		return Done{}, err
 	}
 	defer session.Close()
-	prover := s.Prover(task.Root.Table, task.Root.OID, task.Identity, false)
+	prover := s.Prover(task.Root.Table, task.Root.OID, task.Identity, false, task.Sent)
 	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
 		return Done{}, err
 	}

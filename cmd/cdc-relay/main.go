@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -22,9 +23,33 @@ import (
 func main() {
 	prepareForCrashes()
 	ctx, hurry, release := onSignals(context.Background())
-	code := run(ctx, os.Args[1:], process{stdout: os.Stdout, stderr: os.Stderr, env: os.Environ(), hurry: hurry})
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, os.Args[1:], process{stdout: os.Stdout, stderr: os.Stderr, env: os.Environ(), hurry: hurry})
+	}()
+	code := await(ended, hurry, os.Stderr)
 	release()
 	os.Exit(code)
+}
+
+// hurryPatience is how long a command may still take after the second signal. It may wait for a
+// server that does not answer; what it has begun is what kill -9 leaves as well.
+const hurryPatience = 3 * time.Second
+
+// await returns the exit code of a command, and that of an interrupted one where it does not end.
+func await(ended <-chan int, hurry <-chan struct{}, stderr io.Writer) int {
+	select {
+	case code := <-ended:
+		return code
+	case <-hurry:
+	}
+	select {
+	case code := <-ended:
+		return code
+	case <-time.After(hurryPatience):
+		fmt.Fprintln(stderr, "cdc-relay: ended by a second signal while it waited for a server; run it again")
+		return 1
+	}
 }
 
 // process is what a command sees of the process it runs in.

@@ -210,6 +210,31 @@ func TestHeed_TakesSignalsThatComeTogetherForOne(t *testing.T) {
 	}
 }
 
+// A command that waits for a server which does not answer ends with the second signal all the same.
+func TestAwait_TheSecondSignalEndsACommandThatWaits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ends time.Duration // zero: never
+		code int
+		says bool
+	}{
+		"it ends by itself": {time.Second, 3, false}, "it winds up": {12 * time.Second, 0, false}, "it waits on": {time.Minute, 1, true}, "it hangs": {0, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended, hurry := make(chan int, 1), make(chan struct{})
+				if tt.ends > 0 {
+					time.AfterFunc(tt.ends, func() { ended <- tt.code })
+				}
+				time.AfterFunc(10*time.Second, func() { close(hurry) })
+				began, said := time.Now(), new(bytes.Buffer)
+				if code := await(ended, hurry, said); code != tt.code || time.Since(began) > 10*time.Second+hurryPatience || said.Len() > 0 != tt.says {
+					t.Errorf("code %d after %s: %q", code, time.Since(began), said)
+				}
+			})
+		})
+	}
+}
+
 // The last line of a log is what an operator goes by.
 func TestDaemon_SaysWhatAStopLeaves(t *testing.T) {
 	fieldNames()

@@ -57,9 +57,12 @@ func (s *Session) proven(rows []proof.Row) (with, where string) {
 // versions is the condition for those of the versions that still exist and meet the work's own, in
 // the session that named them.
 func (s *Session) versions(rows []proof.Row) string {
-	tids, xmins := make([]string, len(rows)), make([]string, len(rows))
+	tids, xmins := make([]string, len(rows)), make([]string, 0, len(rows))
 	for i, r := range rows {
-		tids[i], xmins[i] = strconv.Quote(r.TID.String()), strconv.FormatUint(uint64(r.XMin), 10)
+		tids[i] = strconv.Quote(r.TID.String())
+		if i == 0 || r.XMin != rows[i-1].XMin { // rows of a transaction often follow each other
+			xmins = append(xmins, strconv.FormatUint(uint64(r.XMin), 10))
+		}
 	}
 	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s",
 		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.condition())

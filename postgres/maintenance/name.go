@@ -38,18 +38,23 @@ func (s *Session) next() ([]proof.Row, error) {
 	return s.nextByPlace()
 }
 
-// withIndex keeps the server from sorting the whole table for each batch.
-const withIndex = "; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_tidscan = off; SET LOCAL enable_sort = off"
+// withIndex keeps the server from sorting the whole table for each batch, and from starting workers
+// that read ahead of what the batch takes.
+const withIndex = "; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_tidscan = off; SET LOCAL enable_sort = off"
 
 func (s *Session) nextByIndex() ([]proof.Row, error) {
 	for {
 		first, nulls := !s.last.began, s.last.nulls
-		named, err := s.read(withIndex, s.byIndex())
+		before, limit := s.last.order, s.page()
+		named, err := s.read(withIndex, s.byIndex(limit))
 		if err != nil {
 			return nil, err
 		}
+		if s.tied = 0; !first && !nulls && len(named) > 0 && s.last.order == before { // to name rows of one value reads all of them
+			s.tied = limit
+		}
 		switch {
-		case len(named) == s.work.Limit:
+		case len(named) == limit:
 		case first, nulls:
 			s.ended = len(named) > 0
 		default: // rows without a value follow
@@ -62,9 +67,14 @@ func (s *Session) nextByIndex() ([]proof.Row, error) {
 	}
 }
 
+// page is how many rows the next batch has at most: twice as many as before while all have one value.
+func (s *Session) page() int {
+	return max(s.work.Limit, min(2*s.tied, s.work.Tied))
+}
+
 // byIndex names the rows after the last one by the index of Work.Order. Rows of one value are
 // in the order of their places, and rows without a value are the last ones.
-func (s *Session) byIndex() string {
+func (s *Session) byIndex(limit int) string {
 	order, after := s.work.Order, ""
 	switch {
 	case s.last.nulls:
@@ -75,7 +85,7 @@ func (s *Session) byIndex() string {
 	}
 	// Without the alias ORDER BY would mean the text, which has the column's name.
 	return fmt.Sprintf("SELECT ctid, xmin, %s, (%s)::text AS \"?text?\" FROM ONLY %s WHERE %s%s ORDER BY %s, ctid LIMIT %d",
-		s.id(), order, s.work.Table.SQL(), after, s.condition(), order, s.work.Limit)
+		s.id(), order, s.work.Table.SQL(), after, s.condition(), order, limit)
 }
 
 // windowRows is how many rows a block is taken to hold, at least: a server knows no order of

@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -259,4 +260,51 @@ func TestSession_BeginsAgainAlthoughRowsAreWritten(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// A server that may start workers has a plan of another kind, which has the index as well.
+func TestSurveyor_FindsTheIndexOfRowsOfOneTime(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, eventsSQL+`; CREATE INDEX events_index ON events (published_at)`)
+		db.Exec(t, `INSERT INTO events SELECT n || repeat('x', 200), n, '2026-01-01' FROM generate_series(1, 120000) n`)
+		db.Exec(t, `ALTER TABLE events SET (parallel_workers = 2)`)
+		db.Exec(t, `VACUUM ANALYZE events`)
+		db.Exec(t, `DO $$ DECLARE setting text; BEGIN
+			FOREACH setting IN ARRAY ARRAY['parallel_setup_cost', 'parallel_tuple_cost', 'min_parallel_index_scan_size'] LOOP
+				EXECUTE format('ALTER DATABASE %I SET %I = 0', current_database(), setting);
+			END LOOP; END $$`)
+		w := work()
+		w.Limit, w.Order, w.Where = 1000, `"published_at"`, "published_at < now()"
+		s := opened(t, db, w)
+		surveyor, err := OpenSurvey(t.Context(), postgres.Config{URL: db.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer surveyor.Close()
+		if name, err := surveyor.Index(t.Context(), w, s.OID()); name != "events_index" || err != nil {
+			t.Errorf("index %q, %v", name, err)
+		}
+	})
+}
+
+// To name some rows of one time the server reads all of them, so more of them are named at once.
+func TestSession_NamesMoreRowsOfOneTimeAtOnce(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, eventsSQL+`; CREATE INDEX ON events (published_at)`)
+		db.Exec(t, `INSERT INTO events SELECT n, n, '2026-01-01' FROM generate_series(10, 40) n; INSERT INTO events SELECT n, n, '2026-01-02'::date + n FROM generate_series(41, 46) n`)
+		w := work()
+		w.Limit, w.Tied, w.Order, w.Where = 2, 8, `"published_at"`, "published_at IS NOT NULL"
+		s := opened(t, db, w)
+		for range 2 { // it begins again
+			var sizes []int
+			seen := ""
+			for _, page := range all(t, s) {
+				sizes = append(sizes, len(strings.Fields(page)))
+				seen += page + " "
+			}
+			if want := []int{2, 2, 4, 8, 8, 8, 2, 2, 1}; !slices.Equal(sizes, want) || len(strings.Fields(seen)) != 37 {
+				t.Errorf("batches of %v rows, want %v: %s", sizes, want, seen)
+			}
+		}
+	})
 }

@@ -32,6 +32,7 @@ type Work struct {
 	Order string    // SQL expression with an index, by which rows are named; empty: by their places
 	Set   string    // SQL assignments of an UPDATE; empty: the rows are deleted
 	Limit int       // rows of a batch
+	Tied  int       // rows of a batch of which all have one value of Order, at most; less than Limit: Limit
 	Lock  int32     // class of the advisory lock; zero: LockClass
 
 	// Archive gets the rows that are deleted, in the same transaction: these columns.
@@ -58,6 +59,7 @@ type Session struct {
 	lineage wal.Lineage
 	last    cursor // the last row that was named
 	ended   bool   // that row was the last one
+	tied    int    // rows of the last batch, if the row before it and all of its rows have one value
 	blocks  uint32 // the table's, when the naming began
 }
 

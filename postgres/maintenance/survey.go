@@ -343,7 +343,7 @@ func (s *Surveyor) Index(ctx context.Context, work Work, oid uint32) (string, er
 	if err := s.session.q.Exec("BEGIN READ ONLY" + withIndex); err != nil {
 		return "", postgres.Classify("look for an index", err)
 	}
-	lines, err := s.list("EXPLAIN (COSTS off) " + session.byIndex())
+	lines, err := s.list("EXPLAIN (COSTS off) " + session.byIndex(work.Limit))
 	if end := s.session.q.Exec("ROLLBACK"); err == nil {
 		err = end
 	}

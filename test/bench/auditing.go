@@ -11,7 +11,7 @@ import (
 
 // auditing compares -rows rows that a relay has sent with their records.
 func auditing(ctx context.Context, b *bench) error {
-	return b.streaming(ctx, "audit", func(s *beside, r *running) error { return s.audit(ctx, r) })
+	return b.streaming(ctx, "audit", "", func(s *beside, r *running) error { return s.audit(ctx, r) })
 }
 
 func (s *beside) audit(ctx context.Context, r *running) error {

@@ -66,8 +66,8 @@ func (b *bench) aside(ctx context.Context, name, change string, made bool) (*bes
 }
 
 // streaming has a relay stream from such a table while something is measured.
-func (b *bench) streaming(ctx context.Context, name string, measure func(*beside, *running) error) (err error) {
-	s, err := b.aside(ctx, name, "", true)
+func (b *bench) streaming(ctx context.Context, name, change string, measure func(*beside, *running) error) (err error) {
+	s, err := b.aside(ctx, name, change, true)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *beside) count(ctx context.Context, sql string) (n int, err error) {
 // old writes rows of two hours ago.
 func (s *beside) old(ctx context.Context, first, last int) error {
 	for _, sql := range []string{
-		"ALTER TABLE outbox ALTER created_at SET DEFAULT now() - interval '2 hours'",
+		"ALTER TABLE outbox ALTER created_at SET DEFAULT clock_timestamp() - interval '2 hours'", // no two of one time
 		fmt.Sprintf("SELECT bench_rows(%d, %d, 285, 4)", first, last),
 		"ALTER TABLE outbox ALTER created_at SET DEFAULT now()",
 		"VACUUM ANALYZE outbox",

@@ -5,63 +5,87 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// marking measures writers beside a relay that marks what it has delivered, and one that does not.
-func marking(ctx context.Context, b *bench) (err error) {
+// markedPerSecond is how many rows a second get their mark beside the writers.
+const markedPerSecond = 5000
+
+// inMarks have rows marked.
+var inMarks = []string{"CDC_RELAY_OUTBOX_MARK_COLUMN=published_at"}
+
+// marking measures writers with turns of the command that marks what is delivered, and how late
+// marks come where a relay sets them.
+func marking(ctx context.Context, b *bench) error {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	s, err := b.aside(ctx, "marks", "", true)
+	return b.streaming(ctx, "marks", "", func(s *beside, r *running) error {
+		var fast turns
+		for range latencyRounds(b.repeat) {
+			if err := s.markTurns(ctx, r, &fast); err != nil {
+				return err
+			}
+		}
+		reached, reference := fast.written()
+		b.figure("marks", fmt.Sprintf("inserts as fast as 8 writers can, beside %.0f marks/s", fast.perSecond(proving)), reached, reference, "5000 marks/s, > −10 %")
+		reached, reference = fast.cost()
+		b.figure("marks", "CPU time of a mark", reached, reference, "")
+		if err := r.stop(); err != nil {
+			return err
+		}
+		lag := 0.0
+		for range latencyRounds(b.repeat) {
+			late, err := s.markLag(ctx)
+			if err != nil {
+				return err
+			}
+			lag = max(lag, late)
+		}
+		b.figure("marks", "oldest row without a mark, at 1000 rows/s", fmt.Sprintf("%.2f s", lag), "", "< 3 s")
+		return nil
+	})
+}
+
+// markTurns starts with rows for the command and by hand, so that neither has to wait for writers.
+func (s *beside) markTurns(ctx context.Context, r *running, into *turns) error {
+	if _, err := s.w.conn.Exec(ctx, "TRUNCATE outbox"); err != nil {
+		return err
+	}
+	seconds := 2 * turnCycles(s.b.seconds) * int(turnLength/time.Second)
+	if err := s.old(ctx, 1, markedPerSecond*(seconds+6)); err != nil {
+		return err
+	}
+	if err := s.passed(ctx, r); err != nil {
+		return err
+	}
+	p, err := s.begin(append(slices.Clone(inMarks), notInRun, fmt.Sprintf("CDC_RELAY_MAINTENANCE_MAX_ROWS_PER_SECOND=%d", markedPerSecond)), "mark", "--once")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close(ctx)) }()
-	var reached [2][]float64
-	marked, lag := 0.0, 0.0
-	for n := range 2 * latencyRounds(b.repeat) {
-		with := n%2 == 1
-		line, perSecond, _, err := s.markTurn(ctx, flatOut, with)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("   marks: %t: %s; %.0f marks/s\n", with, line, perSecond)
-		reached[n%2] = append(reached[n%2], line.Reached)
-		marked = max(marked, perSecond)
-		if !with {
-			continue
-		}
-		line, _, late, err := s.markTurn(ctx, 1000, true)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("   marks at a steady rate: %s; marked %.2f s later at most\n", line, late)
-		lag = max(lag, late)
+	err = s.take(ctx, r, flatOut, &work{command: p, rate: markedPerSecond, left: due + " AND published_at IS NULL",
+		hand: "UPDATE outbox SET published_at = now() WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox WHERE published_at IS NULL AND created_at < now() - interval '1 hour' ORDER BY created_at DESC LIMIT $1))"}, into)
+	select {
+	case <-p.done:
+		err = errors.Join(err, fmt.Errorf("%w: mark ended before the measurement did: %s", errUnverified, p.stderr))
+	default:
 	}
-	b.figure("marks", fmt.Sprintf("inserts as fast as 8 writers can, beside %.0f marks/s", marked), fmt.Sprintf("%.0f rows/s (%s)", median(reached[1]), percent(reached[1], reached[0])),
-		fmt.Sprintf("%.0f rows/s without marks", median(reached[0])), "5000 marks/s, > −10 %")
-	b.figure("marks", "oldest row without a mark, at 1000 rows/s", fmt.Sprintf("%.2f s", lag), "", "< 3 s")
-	return nil
+	return errors.Join(err, p.halt()) // those of the writers are more than a figure needs
 }
 
-// markTurn gives the stream's figures, marks a second and the age of the oldest unmarked row. In the
-// end every row has its mark, or none has one.
-func (s *beside) markTurn(ctx context.Context, rate int, with bool) (line Latency, perSecond, late float64, err error) {
+// markLag gives the age of the oldest row without a mark. In the end every row has its mark.
+func (s *beside) markLag(ctx context.Context) (late float64, err error) {
 	if _, err := s.w.conn.Exec(ctx, "TRUNCATE outbox"); err != nil {
-		return line, 0, 0, err
+		return 0, err
 	}
-	var env []string
-	if with {
-		env = []string{"CDC_RELAY_OUTBOX_MARK_COLUMN=published_at", "CDC_RELAY_OUTBOX_MARK_BATCH_ROWS=5000"}
-	}
-	r, err := s.relay(ctx, env...)
+	r, err := s.relay(ctx, inMarks...)
 	if err != nil {
-		return line, 0, 0, err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := s.passed(ctx, r); err != nil {
-		return line, 0, 0, err
+		return 0, err
 	}
 	looking, end := context.WithCancel(ctx)
 	defer end()
@@ -71,28 +95,22 @@ func (s *beside) markTurn(ctx context.Context, rate int, with bool) (line Latenc
 		late, err = s.oldest(looking)
 		looked <- err
 	}()
-	began := time.Now()
-	line, err = s.follow(ctx, r, rate)
+	line, err := s.follow(ctx, r, 1000)
 	end()
 	if err := errors.Join(err, <-looked); err != nil {
-		return line, 0, 0, err
+		return 0, err
 	}
-	marked, err := s.count(ctx, "SELECT count(*) FROM outbox WHERE published_at IS NOT NULL")
-	perSecond = float64(marked) / time.Since(began).Seconds()
-	if err != nil || with != (marked > 0) {
-		return line, 0, 0, errors.Join(err, fmt.Errorf("%w: marks: %t, and %d rows have one when the writers end; it may take more -seconds", errUnverified, with, marked))
-	}
-	for with {
+	fmt.Printf("   marks at a steady rate: %s; marked %.2f s later at most\n", line, late)
+	for began := time.Now(); ; {
 		left, err := s.count(ctx, "SELECT count(*) FROM outbox WHERE published_at IS NULL")
 		if err != nil || left == 0 {
-			return line, perSecond, late, err
+			return late, err
 		}
 		if time.Since(began) > drainLimit {
-			return line, 0, 0, fmt.Errorf("%w: %d rows have no mark", errUnverified, left)
+			return 0, fmt.Errorf("%w: %d rows have no mark", errUnverified, left)
 		}
 		pause(ctx, 100*time.Millisecond)
 	}
-	return line, perSecond, late, nil
 }
 
 // oldest looks until ctx ends how old the oldest row without a mark becomes.

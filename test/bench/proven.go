@@ -13,7 +13,7 @@ import (
 // proven measures how long the relay's proof waits: from the insert position to a slot that has
 // passed it. The relay is idle but for a row before each look.
 func proven(ctx context.Context, b *bench) error {
-	return b.streaming(ctx, "proof", func(s *beside, r *running) error { return s.proofs(ctx, r) })
+	return b.streaming(ctx, "proof", "", func(s *beside, r *running) error { return s.proofs(ctx, r) })
 }
 
 func (s *beside) proofs(ctx context.Context, r *running) error {

@@ -76,7 +76,7 @@ var mutants = []mutant{
 	{name: "swallow_unknown_relation", about: "rows of a relation that was never announced are left out", test: "./replication/pgoutput TestDecoderRefusesWithThePosition",
 		patches: []patch{{"replication/pgoutput/decoder.go", "r, err := d.insertInto(msg, walStart)\n\tif err != nil {\n\t\treturn err\n", "r, err := d.insertInto(msg, walStart)\n\tif err != nil {\n\t\treturn nil\n"}}},
 	{name: "delete_undelivered", about: "rows are removed that the slot has not passed", faults: []string{"retention_kill", "net_kafka_stall", "broker_hold"},
-		patches: []patch{{"proof/pass.go", "slots, err := p.Await(ctx, s, fence)", "slots, err := p.Await(ctx, s, fence&0)"}}},
+		patches: []patch{{"proof/passes.go", "&batch{rows: rows, fence: fence}", "&batch{rows: rows, fence: fence & 0}"}}},
 	{name: "delete_unexported", about: "rows are removed whatever the store of their files answered", faults: []string{"export_s3_cut"},
 		patches: []patch{{"retention/export/writer.go", "	if err != nil && !exists {\n\t\treturn \"\", b.failure(err)\n", "	if err != nil && !exists {\n\t\treturn \"\", nil\n"}}},
 	{name: "letters_marked_before_sent", about: "dead letters are marked before their records are sent", test: lettersTest,

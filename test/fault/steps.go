@@ -11,10 +11,10 @@ import (
 // upkeepFailpoints are named like what has just been done. The relay comes to none of them where
 // maintenance.in_run is false.
 var upkeepFailpoints = []failpoint{
-	at("up_named", "rows were named", "proof/pass.go", "rows, err := s.Name(ctx)"),
-	at("up_fenced", "the end of the WAL was read", "proof/pass.go", "fence, err := s.Fence(ctx) // after the rows"),
-	ahead("up_proven", "rows are proven delivered, and nothing was done to them", "proof/pass.go", "out.Acted, err = s.Act(ctx, free)"),
-	at("up_acted", "it was done to all rows of a pass", "proof/pass.go", "out.Acted, err = s.Act(ctx, free)"),
+	at("up_named", "rows were named", "proof/passes.go", "rows, err := s.Name(ctx)"),
+	at("up_fenced", "the end of the WAL was read", "proof/passes.go", "fence, err := s.Fence(ctx) // after the rows"),
+	ahead("up_proven", "rows are proven delivered, and nothing was done to them", "proof/passes.go", "out.Acted, err = s.Act(ctx, free)"),
+	at("up_acted", "it was done to all rows of a pass", "proof/passes.go", "out.Acted, err = s.Act(ctx, free)"),
 	{name: "up_asked", about: "the server has the statement that deletes or marks, and has not answered", patch: patch{"postgres/maintenance/act.go",
 		"results, err := s.q.Conn.Exec(ctx, with+act+\" WHERE \"+where).ReadAll()",
 		"asked := s.q.Conn.Exec(ctx, with+act+\" WHERE \"+where)\n\tfailpoint(\"up_asked\")\n\tresults, err := asked.ReadAll()"}},
