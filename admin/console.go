@@ -223,13 +223,13 @@ func runsShort(slot *status.Slot) bool {
 // facts are those of the relay at hand, with what stands in its way.
 func (c *Console) facts(st *status.Status) ways.Facts {
 	f := c.tools.Facts
-	f.Slot, f.Publication, f.Streamed = st.Slot, st.Publication, !st.LastConfirm.IsZero()
+	f.Slot, f.Publication = st.Slot, st.Publication
 	if slot := st.SlotState; slot != nil && runsShort(slot) {
 		f.WALLimit = 2 * (slot.RetainedBytes + max(0, *slot.SafeWALBytes))
 	}
 	c.mu.Lock()
 	if at := c.sampled.delivered; !at.IsZero() {
-		f.Since = at.Add(-rowsBefore).UTC().Format("2006-01-02T15:04:05Z")
+		f.Streamed, f.Since = true, at.Add(-rowsBefore).UTC().Format("2006-01-02T15:04:05Z")
 	}
 	c.mu.Unlock()
 	if o := st.Obstacle; o != nil {

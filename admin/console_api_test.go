@@ -130,7 +130,7 @@ func TestObstacle_HasRunbookAndWays(t *testing.T) {
 // the relay streams, and stands still from then on.
 func TestObstacle_KnowsSinceWhenRowsAreSentAgain(t *testing.T) {
 	st, lag := streaming(), 600.0
-	st.LagSeconds, st.LastConfirm = &lag, time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	st.LagSeconds = &lag
 	of := tools()
 	of.Facts.File = "/etc/relays/orders.yaml"
 	c, console := consoleOf(t, Config{Listen: local}, func() status.Status { return st }, of)

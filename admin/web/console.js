@@ -130,7 +130,7 @@ function walLasts(st) {
   if (!slot) return ['–', st.shards ? 'each shard has its own: see Shards' : st.source_reached ? 'PostgreSQL does not answer' : 'PostgreSQL was not asked yet'];
   if (slot.wal_status === 'lost') return ['lost', 'the slot has lost its WAL'];
   const kept = bytes(st.retained_wal_bytes) + ' kept';
-  if (slot.safe_wal_bytes === null) return ['disk full', kept + '; max_slot_wal_keep_size sets no limit, the disk does'];
+  if (slot.safe_wal_bytes === null) return ['no limit set', kept + '; until the disk is full'];
   const fits = bytes(Math.max(0, slot.safe_wal_bytes)) + ' more fit, if nothing is confirmed; ' + kept;
   if (slot.safe_wal_seconds === null) return ['not known', fits];
   return [slot.safe_wal_seconds > 10 * 86400 ? '> 10 days' : duration(slot.safe_wal_seconds), fits];
