@@ -186,6 +186,7 @@ function headline(st) {
     h('p', { class: 'sub' }, st.state, st.reason ? [' with ', h('code', {}, st.reason)] : null, ' since ', clock(since),
       st.obstacle?.attempts ? ` · ${st.obstacle.attempts} ${st.obstacle.attempts === 1 ? 'attempt' : 'attempts'} failed` : null,
       st.obstacle?.next_try ? ', next ' + next(st.obstacle.next_try) : null),
+    state.waiting > 0 && h('p', {}, `${count(state.waiting)} ${state.waiting === 1 ? 'row is set aside and waits' : 'rows are set aside and wait'} until somebody sends ${state.waiting === 1 ? 'it' : 'them'}: see `, h('a', { href: '/dead-letters' }, 'Dead letters'), '.'),
     st.obstacle && first && h('div', {},
       h('p', {}, h('b', {}, 'What to do: '), first.title, '. ', h('a', { href: '/blocked' }, state.obstacle.ways.length > 1 ? `All ${state.obstacle.ways.length} ways out` : 'More about it')),
       steps(first, true)),
