@@ -172,7 +172,7 @@ const walks = {
     await page.getByRole('link', { name: /ways out/ }).click();
     await page.getByText('public.outbox, row 1 of the transaction committing at').waitFor();
     const text = await page.locator('main').innerText();
-    for (const one of ['topic order-events', 'nothing is lost', 'in a shell', 'in the configuration: put it into the section of that name', 'Then the relay goes on by itself', 'Stop the relay first', 'Then start the relay', 'public.outbox', '16/B374D848', 'order-events', '7f0c2d1e', '1348211 bytes', 'the topic takes 1.0 MiB', 'max.message.bytes=1572864', 'loses rows: yes', 'Means']) must(text.includes(one), 'nothing says ' + one);
+    for (const one of ['topic order-events', 'nothing is lost', 'in a shell', 'in the configuration: put it into the section of that name', 'Then the relay goes on by itself', 'public.outbox', '16/B374D848', 'order-events', '7f0c2d1e', '1348211 bytes', 'the topic takes 1.0 MiB', 'max.message.bytes=1572864', 'loses rows: yes', 'Means']) must(text.includes(one), 'nothing says ' + one);
     must(!await page.getByText('pg_replication_slot_advance').last().isVisible(), 'the command that loses rows is shown before anybody asked');
     await page.getByRole('button', { name: /^Copy: kafka-configs/ }).first().click();
     const copied = await page.evaluate(() => navigator.clipboard.readText());
@@ -187,6 +187,9 @@ const walks = {
     const gone = await open(given.gone, { viewport: { width: 360, height: 1000 } });
     await gone.getByText('no slot', { exact: true }).waitFor();
     must(!(await gone.locator('main').innerText()).includes('PostgreSQL does not answer'), 'it says that PostgreSQL does not answer');
+    await gone.getByRole('link', { name: /ways out|More about it/ }).click();
+    await gone.getByText('Stop the relay first').first().waitFor();
+    await gone.getByText('Then start the relay.').first().waitFor();
     for (const one of [page, gone]) must(await one.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'the page is wider than 360 px');
   },
 
