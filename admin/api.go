@@ -111,11 +111,11 @@ func (a *api) about(w http.ResponseWriter, r *http.Request) {
 	about := map[string]any{
 		"admitted": who.role >= viewer, "token": a.cfg.Token != nil, "signed_in": who.session != "", "history_seconds": int(a.console.keep.Seconds()),
 		"role": who.role.String(), "operators": a.cfg.Operator != nil, "actions": a.cfg.Actions, "payloads": a.cfg.Payloads,
-		"form_token": who.formToken(), "until": nil, "source": "",
+		"form_token": who.formToken(), "until": nil, "source": "", "file": "",
 		"dead_letters": a.console.tools.Letters != nil, "streams_left": a.console.streams.leftFor(r),
 	}
 	if who.role >= viewer {
-		about["source"] = a.console.tools.Source
+		about["source"], about["file"] = a.console.tools.Source, a.console.tools.Facts.File
 	}
 	if who.session != "" {
 		about["until"] = who.until.UTC()

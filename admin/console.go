@@ -116,8 +116,9 @@ type sampled struct {
 	last          figures.Sample
 	state         status.State
 	reason        string
-	still         int  // samples in which nothing happened, one after the other
-	quiet         bool // the next one comes after quietEvery
+	still         int       // samples in which nothing happened, one after the other
+	quiet         bool      // the next one comes after quietEvery
+	delivered     time.Time // what committed before is confirmed; zero: not known
 }
 
 // quantileOver is over how many seconds percentiles are: one second alone has few transactions.
@@ -146,6 +147,9 @@ func (c *Console) Sample(now time.Time) {
 	c.percentiles(set)
 	if st.LagSeconds != nil {
 		set(figures.LagSeconds, *st.LagSeconds)
+		if st.State == status.Streaming {
+			p.delivered = now.Add(-time.Duration(*st.LagSeconds * float64(time.Second)))
+		}
 	}
 	if st.LagBytes != nil {
 		set(figures.LagBytes, float64(*st.LagBytes))
@@ -208,10 +212,26 @@ func (c *Console) percentiles(set func(figures.Series, float64)) {
 // worsening are the states as numbers of the series `state`.
 var worsening = []status.State{status.Standby, status.Streaming, status.Starting, status.Reconnecting, status.Blocked, status.Stopping}
 
+// rowsBefore is how long before its commit a row may have been written, for the time from which rows are sent again.
+const rowsBefore = 5 * time.Minute
+
+// runsShort reports whether a slot may soon lose WAL that it holds back.
+func runsShort(slot *status.Slot) bool {
+	return slot.SafeWALBytes != nil && slot.RetainedBytes > 16<<20 && (*slot.SafeWALBytes <= 0 || slot.SafeSeconds != nil && *slot.SafeSeconds < 3600)
+}
+
 // facts are those of the relay at hand, with what stands in its way.
 func (c *Console) facts(st *status.Status) ways.Facts {
 	f := c.tools.Facts
 	f.Slot, f.Publication = st.Slot, st.Publication
+	if slot := st.SlotState; slot != nil && runsShort(slot) {
+		f.WALLimit = 2 * (slot.RetainedBytes + max(0, *slot.SafeWALBytes))
+	}
+	c.mu.Lock()
+	if at := c.sampled.delivered; !at.IsZero() {
+		f.Streamed, f.Since = true, at.Add(-rowsBefore).UTC().Format("2006-01-02T15:04:05Z")
+	}
+	c.mu.Unlock()
 	if o := st.Obstacle; o != nil {
 		f.Slot = o.Slot
 		if o.Row != nil {

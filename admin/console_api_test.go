@@ -126,6 +126,36 @@ func TestObstacle_HasRunbookAndWays(t *testing.T) {
 	}
 }
 
+// Rows from before the slot was lost are sent again from a time before which all is delivered: it is taken while
+// the relay streams, and stands still from then on.
+func TestObstacle_KnowsSinceWhenRowsAreSentAgain(t *testing.T) {
+	st, lag := streaming(), 600.0
+	st.LagSeconds = &lag
+	of := tools()
+	of.Facts.File = "/etc/relays/orders.yaml"
+	c, console := consoleOf(t, Config{Listen: local}, func() status.Status { return st }, of)
+	console.Sample(time.Date(2026, 1, 31, 8, 20, 0, 0, time.UTC))
+	short := int64(0)
+	st.State, st.Reason, st.Obstacle = status.Blocked, "slot_lost", &status.Obstacle{Reason: "slot_lost", Slot: "cdc_relay"}
+	console.Sample(time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC))
+	want := `cdc-relay --config /etc/relays/orders.yaml replay --since 2026-01-31T08:05:00Z --complete-keys --yes`
+	if w := c.get("/api/v1/obstacle"); !strings.Contains(w.Body.String(), want) {
+		t.Errorf("%s is not in %s", want, w.Body)
+	}
+	if w := c.get("/api/v1/console"); !strings.Contains(w.Body.String(), `"file":"/etc/relays/orders.yaml"`) {
+		t.Errorf("the page cannot name the file: %s", w.Body)
+	}
+	st.Obstacle = &status.Obstacle{Reason: "kafka_unreachable"}
+	st.SlotState = &status.Slot{SafeWALBytes: &short, RetainedBytes: 32 << 20}
+	if w := c.get("/api/v1/obstacle"); !strings.Contains(w.Body.String(), "max_slot_wal_keep_size = '64MB'") {
+		t.Errorf("with no room for WAL: %s", w.Body)
+	}
+	st.SlotState.RetainedBytes = 1 << 20
+	if w := c.get("/api/v1/obstacle"); strings.Contains(w.Body.String(), "max_slot_wal_keep_size = '") {
+		t.Errorf("with little to keep: %s", w.Body)
+	}
+}
+
 // Beside the size of a record that a topic refused stands what the topic takes. The brokers are asked once in a
 // while, and not at all about anything else.
 func TestObstacle_HasTheLimitOfTheTopic(t *testing.T) {

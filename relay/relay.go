@@ -119,6 +119,10 @@ func (d *drift) Error() string {
 	if d.since != 0 {
 		when = fmt.Sprintf("after %s", d.since)
 	}
+	switch postgres.Reason(d.error) {
+	case fault.ReasonSlotLost, fault.ReasonSlotMissing, fault.ReasonPublicationMissing: // which say what to do
+		return d.error.Error()
+	}
 	return d.error.Error() + "; rows written " + when + " may be missing from the stream: look for them, then restart the relay"
 }
 

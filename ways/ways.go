@@ -24,6 +24,12 @@ type Facts struct {
 	Brokers         string // the bootstrap servers, with commas
 	Principal       string // of the relay, as in User:relay
 	Role            string // of the relay in PostgreSQL
+	File            string // with the configuration, as --config takes it; empty: the commands find it, or it is the environment alone
+	Since           string // RFC 3339: what commits before was delivered, with a margin
+
+	Secured  bool  // the brokers ask for TLS or a login
+	Streamed bool  // the process has streamed, so the names in its configuration were right
+	WALLimit int64 // bytes that double what the slot may keep, where its WAL runs short; zero: it does not
 
 	Stops          bool // relay.on_reject: stop
 	KeepsPositions bool // the position is in the checkpoint topic, too
@@ -55,7 +61,7 @@ var Heals = []string{
 	"slot_in_use", "checkpoint_hidden", "transaction_ended", "commit_unknown", "refused_together", "topic_recreated", "dead_letters_hidden",
 	"records_hidden", "metadata_stale", "closed", "held_back", "interrupted", "overtaken", "out_of_order_sequence_number", "unknown_producer_id",
 	"invalid_producer_epoch", "invalid_producer_id_mapping", "unknown_server_error", "sasl_interrupted", "in_recovery",
-	"maintenance_in_use", "server_shutdown", "network", "timeout", "cancelled", "tls_handshake", "fenced",
+	"maintenance_in_use", "server_shutdown", "cancelled", "tls_handshake", "fenced",
 }
 
 // HealsByItself reports whether waiting is a way out.
@@ -72,12 +78,39 @@ func Out(reason string, f Facts) []Way {
 	if rowReasons[reason] {
 		all = append(all, f.ofARow(reason)...)
 	}
+	if len(all) > 0 && f.WALLimit > 0 && !withoutSlot[reason] {
+		all = slices.Insert(all, 0, f.moreWAL())
+	}
 	for i := range all {
 		if all[i].Loses == "" {
 			all[i].Loses = Nothing
 		}
+		all[i].Shell = f.inFull(all[i].Shell)
 	}
 	return all
+}
+
+// withoutSlot are the reasons at which there is no WAL that could be kept.
+var withoutSlot = map[string]bool{"slot_lost": true, "slot_missing": true, "publication_missing": true, "foreign_server": true, "foreign_timeline": true}
+
+// moreWAL wins time for the other ways.
+func (f *Facts) moreWAL() Way {
+	const mib = 1 << 20
+	return Way{
+		Title: "First win time: let PostgreSQL keep more WAL, if its disk has the room",
+		SQL:   "ALTER SYSTEM SET max_slot_wal_keep_size = '" + strconv.FormatInt((f.WALLimit+mib-1)/mib, 10) + "MB';\nSELECT pg_reload_conf();",
+	}
+}
+
+// inFull has each command of ours find the configuration of the relay at hand.
+func (f *Facts) inFull(shell string) string {
+	lines := strings.Split(shell, "\n")
+	for i, line := range lines {
+		if f.File != "" && strings.HasPrefix(line, "cdc-relay ") {
+			lines[i] = strings.ReplaceAll(line, "cdc-relay ", "cdc-relay --config "+Word(f.File)+" ")
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // rowReasons are those of one row that can never be delivered as it is.
@@ -107,6 +140,8 @@ func (f *Facts) ofARow(reason string) []Way {
 }
 
 var kafkaAway = one(Way{Title: "See which broker answers, and start those that do not", Shell: "cdc-relay check --problems"})
+
+var serverAway = one(Way{Title: "Nothing, if the server comes back: the relay goes on by itself. If it lasts, see which server does not answer, and start it", Shell: "cdc-relay check --problems"})
 
 // one is a way that has no name of the relay in it.
 func one(all ...Way) func(*Facts) []Way {
@@ -178,7 +213,17 @@ var byReason = map[string]func(*Facts) []Way{
 	"row_too_large": one(Way{
 		Title: "Read it, if Kafka can take it; the process needs four times as much memory", Config: "relay: {max_row_bytes: SIZE}\nkafka: {max_message_bytes: SIZE}", Restart: true,
 	}),
-	"schema": one(Way{Title: "See which columns the mapping needs, and give the table the column back or correct outbox", Shell: "cdc-relay explain --no-record", Restart: true}),
+	"schema": func(f *Facts) []Way {
+		return []Way{
+			{
+				Title:  "Map the new column, and keep the preset: `auto` may choose another one now, with another topic and key. The message has ROLE (outbox[].columns.ROLE) and the columns, the log has PRESET (`table mapped`)",
+				Config: "outbox: [{table: " + f.configTable() + ", preset: PRESET, columns: {ROLE: COLUMN}}]", Restart: true,
+			},
+			{
+				Title: "Before the restart, see whether topic and key are as before", Shell: "cdc-relay explain --no-record", Restart: true,
+			},
+		}
+	},
 
 	"policy_violation": func(f *Facts) []Way {
 		return []Way{{Title: "Create the topic as the policy demands", Shell: f.kafka("kafka-topics.sh", "--create --topic "+Word(f.Topic)+" --partitions PARTITIONS --replication-factor REPLICAS")}}
@@ -200,6 +245,7 @@ var byReason = map[string]func(*Facts) []Way{
 	),
 
 	"kafka_unreachable": kafkaAway,
+	"network":           serverAway, "timeout": serverAway,
 	"kafka_not_acknowledging": func(f *Facts) []Way {
 		return []Way{{Title: "Find the partitions without enough replicas, and get those back", Shell: f.kafka("kafka-topics.sh", "--describe --under-min-isr-partitions") + "\n" + f.kafka("kafka-topics.sh", "--describe --unavailable-partitions")}}
 	},
@@ -211,10 +257,15 @@ var byReason = map[string]func(*Facts) []Way{
 	"compression_unsupported":     one(Way{Title: "Send without compression", Config: "kafka: {compression: none}", Restart: true}),
 	"transaction_timeout_refused": one(Way{Title: "Raise the limit of the brokers", Config: "# server.properties of each broker\ntransaction.max.timeout.ms=30000"}),
 
-	"slot_missing": func(*Facts) []Way {
+	"slot_missing": func(f *Facts) []Way {
+		made := f.anew("Make the slot again", "")
+		if f.Streamed { // with this name
+			return []Way{made}
+		}
 		return []Way{
 			{Title: "Correct the name, if another slot has the rows: see which there are", SQL: "SELECT slot_name, active, confirmed_flush_lsn FROM pg_replication_slots;", Config: "postgres: {slot: NAME}", Restart: true},
-			{Title: "Make a slot: for a new relay, or where the old one is gone", Shell: "cdc-relay setup", Loses: Later, Restart: true, Stopped: true},
+			{Title: "For a new relay: make the slot", Shell: "cdc-relay setup", Restart: true, Stopped: true},
+			made,
 		}
 	},
 	"slot_lost": newSlot,
@@ -249,6 +300,9 @@ var byReason = map[string]func(*Facts) []Way{
 	"stale_primary": one(Way{Title: "Shut the old primary down, or make it a standby", Shell: "pg_rewind --target-pgdata=DIRECTORY --source-server='host=NEW-PRIMARY'"}),
 
 	"publication_missing": func(f *Facts) []Way {
+		if f.Streamed { // with this name
+			return newSlot(f)
+		}
 		return append([]Way{{Title: "Correct the name, if another publication has the tables", SQL: "SELECT * FROM pg_publication_tables;", Config: "postgres: {publication: NAME}", Restart: true}}, newSlot(f)...)
 	},
 	"publication_changed": func(f *Facts) []Way {
@@ -320,14 +374,26 @@ func server(*Facts) []Way {
 }
 
 func newSlot(f *Facts) []Way {
-	setup := "cdc-relay setup"
+	return []Way{f.anew("Begin with a new slot", "cdc-relay teardown --yes\n")}
+}
+
+// anew makes a slot, after which the rows between the old one and it are still in the table.
+func (f *Facts) anew(title, before string) Way {
+	setup, since := "cdc-relay setup", f.Since
 	if f.KeepsPositions {
 		setup += " --accept-gap"
 	}
-	return []Way{{
-		Title: "Begin with a new slot, and send the rows since the confirmed position again from the table; TIME is somewhat before the last row that was delivered",
-		Shell: "cdc-relay teardown --yes\n" + setup + "\ncdc-relay replay --since TIME --complete-keys --yes\ncdc-relay run", Loses: Later, Restart: true, Stopped: true,
-	}}
+	title += ", and send the rows since the confirmed position again from the table"
+	if since == "" {
+		since = "TIME"
+		title += "; TIME is some minutes before the last row that was delivered, as in 2026-01-31T08:00:00Z: see the newest record in the topics, or the log"
+	} else {
+		title += "; take an earlier time if a transaction was open for longer than 5 min"
+	}
+	return Way{
+		Title: title, Shell: before + setup + "\ncdc-relay replay --since " + since + " --complete-keys --yes",
+		Loses: Later, Restart: true, Stopped: true,
+	}
 }
 
 func (f Facts) complete() Facts {
@@ -368,7 +434,11 @@ func (f *Facts) limitKiB() string {
 }
 
 func (f *Facts) kafka(program, args string) string {
-	return program + " --bootstrap-server " + Word(f.Brokers) + " " + args
+	program += " --bootstrap-server " + Word(f.Brokers)
+	if f.Secured {
+		program += " --command-config ADMIN.PROPERTIES"
+	}
+	return program + " " + args
 }
 
 func (f *Facts) topicConfig(settings string) string {
@@ -377,6 +447,17 @@ func (f *Facts) topicConfig(settings string) string {
 
 func (f *Facts) acl(of string) string {
 	return f.kafka("kafka-acls.sh", "--add --allow-principal "+Word(f.Principal)+" "+of)
+}
+
+// configTable is the table at hand for the configuration.
+func (f *Facts) configTable() string {
+	if len(f.Tables) == 1 {
+		return f.Tables[0]
+	}
+	if f.Table != "" && !strings.ContainsAny(f.Table, "\"' :#{}[],") {
+		return f.Table
+	}
+	return "SCHEMA.TABLE"
 }
 
 // table is the table at hand, or all.

@@ -57,7 +57,7 @@ func TestOut_SaysItInTheNamesAtHand(t *testing.T) {
 		},
 		"unknown_topic":     {"kafka-topics.sh --bootstrap-server b1:9092,b2:9092 --create --topic orders --partitions 12"},
 		"table_unpublished": {`ALTER PUBLICATION "Pub" ADD TABLE public."the ""box""";`},
-		"slot_lost":         {"cdc-relay teardown --yes\ncdc-relay setup\ncdc-relay replay --since TIME --complete-keys --yes\ncdc-relay run"},
+		"slot_lost":         {"cdc-relay teardown --yes\ncdc-relay setup\ncdc-relay replay --since TIME --complete-keys --yes"},
 	} {
 		var text strings.Builder
 		for _, w := range Out(reason, f) {
@@ -68,6 +68,56 @@ func TestOut_SaysItInTheNamesAtHand(t *testing.T) {
 				t.Errorf("%s: %q is missing in:\n%s", reason, one, &text)
 			}
 		}
+	}
+}
+
+// Whoever copies a command is in any directory, and the brokers ask for a login as they ask the relay.
+func TestOut_CommandsFindTheConfigurationAndLogIn(t *testing.T) {
+	f := Facts{File: "/etc/relays/it's.yaml", Brokers: "b1:9092", Topic: "orders", Secured: true, KeepsPositions: true}
+	for _, reason := range docs.Reasons() {
+		for _, w := range Out(reason, f) {
+			for line := range strings.SplitSeq(w.Shell, "\n") {
+				plain := strings.Count(line, "cdc-relay ") - strings.Count(line, `cdc-relay --config '/etc/relays/it'\''s.yaml' `)
+				if plain != 0 || strings.HasPrefix(line, "kafka-") && !strings.Contains(line, ".sh --bootstrap-server b1:9092 --command-config ADMIN.PROPERTIES ") {
+					t.Errorf("%s: %s", reason, line)
+				}
+			}
+		}
+	}
+}
+
+// A relay that streamed has the right names: a slot or a publication that it misses is gone, and the rows
+// from the old slot to the new one are sent again.
+func TestOut_WhatIsGoneIsMadeAgainWithItsRows(t *testing.T) {
+	for reason, before := range map[string]string{"slot_lost": "cdc-relay teardown --yes\n", "publication_missing": "cdc-relay teardown --yes\n", "slot_missing": ""} {
+		all := Out(reason, Facts{Streamed: true, Since: "2026-01-31T08:00:00Z"})
+		if want := before + "cdc-relay setup\ncdc-relay replay --since 2026-01-31T08:00:00Z --complete-keys --yes"; len(all) != 1 || all[0].Shell != want || !all[0].Stopped || all[0].Loses != Later {
+			t.Errorf("%s: %+v", reason, all)
+		}
+		kept := Out(reason, Facts{KeepsPositions: true})
+		if last := kept[len(kept)-1]; !strings.Contains(last.Shell, "setup --accept-gap\ncdc-relay replay --since TIME ") || !strings.Contains(last.Title, "TIME is ") {
+			t.Errorf("%s, with a checkpoint, and not known since when: %+v", reason, last)
+		}
+	}
+}
+
+// While the WAL runs short, the other ways have to be quick: the first one wins time, where there is WAL to keep.
+func TestOut_WinsTimeWhereTheWALRunsShort(t *testing.T) {
+	f := Facts{WALLimit: 128<<20 + 1}
+	if first := Out("kafka_unreachable", f)[0]; first.SQL != "ALTER SYSTEM SET max_slot_wal_keep_size = '129MB';\nSELECT pg_reload_conf();" || first.Restart {
+		t.Errorf("%+v", first)
+	}
+	for reason := range withoutSlot {
+		if first := Out(reason, f)[0]; strings.Contains(first.SQL, "max_slot_wal_keep_size") {
+			t.Errorf("%s: %+v", reason, first)
+		}
+	}
+}
+
+// After a rename preset auto may choose another one, which sends to another topic.
+func TestOut_OfARenamedColumnKeepsThePreset(t *testing.T) {
+	if first := Out("schema", Facts{Tables: []string{"public.outbox"}})[0]; first.Config != "outbox: [{table: public.outbox, preset: PRESET, columns: {ROLE: COLUMN}}]" || !first.Restart {
+		t.Errorf("%+v", first)
 	}
 }
 

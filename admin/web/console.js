@@ -113,20 +113,25 @@ const acts = () => state.about?.actions && state.about.role === 'operator';
 const levels = { ok: ['●', 'ok'], warn: ['▲', 'attention'], bad: ['■', 'stopped'] };
 
 function level(st) {
-  if (st.state === 'blocked') return 'bad';
+  if (st.state === 'blocked' || short(st)) return 'bad';
   if (st.state === 'reconnecting' || st.state === 'starting' || st.state === 'stopping' || st.reason && st.state !== 'standby') return 'warn';
+  return st.catch_up || st.parked_keys > 0 || state.waiting > 0 ? 'warn' : 'ok';
+}
+
+// short reports whether the slot's WAL is lost, or may soon be.
+function short(st) {
   const slot = st.slot_state;
-  if (slot && (slot.wal_status === 'lost' || slot.safe_wal_seconds !== null && slot.safe_wal_seconds < 3600 && st.lag_bytes > 16 * 2 ** 20)) return 'bad';
-  return st.catch_up || st.parked_keys > 0 ? 'warn' : 'ok';
+  return slot && (slot.wal_status === 'lost' || (slot.safe_wal_bytes <= 0 && slot.safe_wal_bytes !== null || slot.safe_wal_seconds !== null && slot.safe_wal_seconds < 3600) && st.lag_bytes > 16 * 2 ** 20);
 }
 
 function walLasts(st) {
   const slot = st.slot_state;
+  if (st.reason === 'slot_missing') return ['no slot', 'nothing keeps WAL for the relay'];
   if (!slot) return ['–', st.shards ? 'each shard has its own: see Shards' : st.source_reached ? 'PostgreSQL does not answer' : 'PostgreSQL was not asked yet'];
   if (slot.wal_status === 'lost') return ['lost', 'the slot has lost its WAL'];
   const kept = bytes(st.retained_wal_bytes) + ' kept';
-  if (slot.safe_wal_bytes === null) return ['no limit', kept + '; until the disk is full'];
-  const fits = bytes(Math.max(0, slot.safe_wal_bytes)) + ' more fit; ' + kept;
+  if (slot.safe_wal_bytes === null) return ['no limit set', kept + '; until the disk is full'];
+  const fits = bytes(Math.max(0, slot.safe_wal_bytes)) + ' more fit, if nothing is confirmed; ' + kept;
   if (slot.safe_wal_seconds === null) return ['not known', fits];
   return [slot.safe_wal_seconds > 10 * 86400 ? '> 10 days' : duration(slot.safe_wal_seconds), fits];
 }
@@ -160,11 +165,16 @@ const command = (text, main, where = 'in a shell') => h('div', {}, h('p', { clas
 
 function commands(way, main) {
   const parts = [];
-  for (const [where, text] of [['in psql, on the relay\'s database', way.sql], ['in the configuration file', way.config], ['in a shell', way.shell]]) {
+  for (const [where, text] of [['in psql, on the relay\'s database', way.sql], [`in ${state.about?.file ? visible(state.about.file) : 'the configuration'}: put it into the section of that name, which may be there once`, way.config], ['in a shell', way.shell]]) {
     if (text) parts.push(command(text, main && parts.length === 0, where));
   }
   return parts;
 }
+
+// steps are the commands of a way, with what is done before and after them.
+const steps = (way, main) => [
+  way.stopped && h('p', {}, h('b', {}, 'Stop the relay first'), ', and leave this page open: it goes on showing this.'), /ADMIN\.PROPERTIES/.test(way.shell) && h('p', {}, 'ADMIN.PROPERTIES is a file with the login of an administrator of the brokers.'), commands(way, main),
+  h('p', {}, way.stopped ? 'Then start the relay.' : way.restart ? 'Then restart the relay.' : 'Then the relay goes on by itself, at its next attempt.')];
 
 function headline(st) {
   const of = level(st);
@@ -173,12 +183,13 @@ function headline(st) {
   return h('section', { class: 'card head ' + of + (stale() ? ' stale' : ''), 'aria-label': 'State' },
     h('h1', {}, h('span', { class: 'shape', 'aria-hidden': 'true' }, levels[of][0]), h('span', { class: 'hidden' }, levels[of][1] + ': '), visible(st.headline)),
     st.message && h('p', {}, name(st.message, 900)),
-    h('p', { class: 'sub' }, st.state, ' since ', clock(since), st.reason ? [' · ', h('code', {}, st.reason)] : null,
+    h('p', { class: 'sub' }, st.state, st.reason ? [' with ', h('code', {}, st.reason)] : null, ' since ', clock(since),
       st.obstacle?.attempts ? ` · ${st.obstacle.attempts} ${st.obstacle.attempts === 1 ? 'attempt' : 'attempts'} failed` : null,
       st.obstacle?.next_try ? ', next ' + next(st.obstacle.next_try) : null),
+    state.waiting > 0 && h('p', {}, `${count(state.waiting)} ${state.waiting === 1 ? 'row is set aside and waits' : 'rows are set aside and wait'} until somebody sends ${state.waiting === 1 ? 'it' : 'them'}: see `, h('a', { href: '/dead-letters' }, 'Dead letters'), '.'),
     st.obstacle && first && h('div', {},
       h('p', {}, h('b', {}, 'What to do: '), first.title, '. ', h('a', { href: '/blocked' }, state.obstacle.ways.length > 1 ? `All ${state.obstacle.ways.length} ways out` : 'More about it')),
-      commands(first, true), first.restart && h('p', {}, first.stopped ? 'Stop the relay first, and start it afterwards.' : 'Then restart the relay.')),
+      steps(first, true)),
     st.obstacle && state.obstacle?.heals_by_itself && h('p', {}, 'This passes by itself: the relay goes on trying. ', h('a', { href: '/blocked' }, 'What it means')));
 }
 
@@ -199,7 +210,7 @@ function figures(st) {
   if (st.parked_keys) parts.unshift(`${count(st.parked_keys)} ${st.parked_keys === 1 ? 'key' : 'keys'} parked`);
   return h('section', { class: 'card', 'aria-label': 'Figures' }, h('dl', { class: 'figures' },
     figure('Behind', st.lag_seconds === null ? 'not known' : duration(st.lag_seconds), (st.lag_bytes === null ? 'WAL not known: PostgreSQL does not answer' : bytes(st.lag_bytes) + ' of WAL not confirmed') + (st.rows_behind === null || st.rows_behind === undefined ? '' : `, ≈ ${count(st.rows_behind)} rows (by the rows in as much WAL of the last 10 min)`)),
-    figure('WAL lasts', lasts, fits, lasts === 'lost'),
+    figure('WAL lasts', lasts, fits, short(st) || lasts === 'no slot'),
     figure('Rate', count(last.acknowledged) + '/s', count(last.received) + '/s read from PostgreSQL'),
     figure('Age p99', duration(last.age_p99), 'from commit to acknowledgement; p50 ' + duration(last.age_p50)),
     figure('In flight', count(st.in_flight_events) + (st.in_flight_events === 1 ? ' row' : ' rows'), `${bytes(st.in_flight_bytes)} of ${bytes(st.in_flight_limit_bytes)}`, false,
@@ -361,7 +372,7 @@ function blocked(st) {
       more?.heals_by_itself && h('p', {}, 'It passes by itself; the relay goes on trying.'),
       (more?.ways ?? []).map((w, i) => h('div', { class: 'way' }, h('h3', {}, `${i + 1}. ${visible(w.title)}`),
         h('p', { class: 'tags' }, h('span', { class: 'tag' + (w.loses_rows === 'yes' ? ' loses' : '') }, 'loses rows: ' + w.loses_rows), h('span', { class: 'tag' }, w.restart ? 'restart needed' : 'no restart'), w.stopped && h('span', { class: 'tag' }, 'stop the relay first')),
-        w.loses_rows === 'yes' ? h('details', {}, h('summary', {}, 'Show the command that gives rows up'), commands(w)) : commands(w, i === 0)))),
+        w.loses_rows === 'yes' ? h('details', {}, h('summary', {}, 'Show the command that gives rows up'), steps(w)) : steps(w, i === 0)))),
   ];
 }
 
@@ -505,15 +516,23 @@ function lookAt(l) {
         !r && state.about?.payloads && state.about.role === 'operator' && [' ', h('button', { type: 'button', onclick: () => look(l, true) }, 'Show values'), h('span', { class: 'muted' }, ' this is written to the log')])));
 }
 
+const program = () => 'cdc-relay' + (state.about?.file ? " --config '" + state.about.file.replaceAll("'", "'\\''") + "'" : '');
+
+// causes are what the waiting letters failed of: sent again before it is corrected, they fail again.
+function causes(all) {
+  const waits = all.waiting > 0 ? (all.reasons ?? []).filter((r) => r.name !== 'parked') : [];
+  return waits.length ? [h('p', {}, h('b', {}, 'Correct the cause first'), ', or they fail again. Look at a letter: it says what it failed of, and what to raise, create or correct.')] : [];
+}
+
 function doing(all) {
   const a = state.about, p = state.plan, n = state.chosen.size;
   if (!acts()) {
     const w = state.wanted, flags = ['reason', 'table', 'topic'].filter((k) => w[k]).map((k) => ` --${k} '${String(w[k]).replaceAll("'", "'\\''")}'`).join('');
-    return h('section', { class: 'card', 'aria-label': 'What can be done' }, h('h2', {}, 'What can be done'), h('p', {}, a?.actions ? 'Sign in as operator to re-drive or discard them here, or run:' : 'This page changes nothing (http.console.actions is false). In a terminal, first without --yes:'),
-      command('cdc-relay deadletter redrive' + (flags || ' --all')));
+    return h('section', { class: 'card', 'aria-label': 'What can be done' }, h('h2', {}, 'What can be done'), h('p', {}, a?.actions ? 'Sign in as operator to re-drive or discard them here, or run:' : 'This page changes nothing (http.console.actions is false). In a terminal:'),
+      ...causes(all), h('p', {}, 'See what would be sent, then send it:'), command(program() + ' deadletter redrive' + (flags || ' --all')), command(program() + ' deadletter redrive' + (flags || ' --all') + ' --yes'));
   }
   const busy = state.job?.state === 'running';
-  return h('section', { class: 'card', 'aria-label': 'What can be done' }, h('h2', {}, 'What can be done'),
+  return h('section', { class: 'card', 'aria-label': 'What can be done' }, h('h2', {}, 'What can be done'), causes(all),
     h('p', { class: 'row' }, h('button', { type: 'button', class: p ? null : 'primary', disabled: state.planning || busy || (!n && !all.matched), onclick: makePlan }, state.planning ? 'Looking …' : n ? `Plan for the ${n} chosen` : 'Plan for all that match and wait'),
       h('span', { class: 'muted' }, 'A plan changes nothing. It looks at each letter and says what would happen.')),
     p && planPanel(p, busy));

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,8 +34,9 @@ func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings fu
 		},
 		Facts: ways.Facts{
 			DeadLetterTopic: settings.DeadLetterTopic, CheckpointTopic: settings.CheckpointTopic,
-			Brokers: strings.Join(settings.Kafka.Brokers, ","), Principal: principal(settings),
-			Stops: settings.OnReject == relay.StopOnReject || settings.OnReject == "", KeepsPositions: settings.KeepsPositions(),
+			Brokers: strings.Join(settings.Kafka.Brokers, ","), Principal: principal(settings), File: configFile(cfg.Path),
+			Secured: settings.Kafka.Connection.TLS != nil || settings.Kafka.Connection.SASL.Mechanism != "",
+			Stops:   settings.OnReject == relay.StopOnReject || settings.OnReject == "", KeepsPositions: settings.KeepsPositions(),
 		},
 		Configuration: func() (string, error) {
 			var out strings.Builder
@@ -84,6 +86,14 @@ func consoleTables(settings relay.Config) (shown []string, named map[string]stri
 		add(wal.MessageRelation(prefix, len(settings.Replication.Tables)+i).Qualified(), prefix)
 	}
 	return shown, named
+}
+
+// configFile is what commands name the file by, wherever they are run; empty: there is none.
+func configFile(path string) string {
+	if whole, err := filepath.Abs(path); path != "" && err == nil {
+		return whole
+	}
+	return ""
 }
 
 // principal is the relay's in ACLs, as far as the configuration tells.

@@ -104,7 +104,7 @@ func keptText(s *Status, now time.Time) string {
 		return "; PostgreSQL was last seen " + l.ago(now) + " ago, and kept " + wording.Bytes(l.RetainedWALBytes) + " of WAL then"
 	}
 	kept := "; PostgreSQL keeps "
-	if causes[s.Reason].waits {
+	if slot := s.SlotState; causes[s.Reason].waits && (slot == nil || slot.SafeWALBytes == nil || *slot.SafeWALBytes > 0) {
 		kept = "; nothing is lost: PostgreSQL keeps "
 	}
 	kept += wording.Bytes(s.RetainedWALBytes) + " of WAL"

@@ -131,7 +131,7 @@ func TestBrowser_Journeys(t *testing.T) {
 	given, err := json.Marshal(map[string]any{
 		"chromium": chromium, "modules": modules, "secret": secret, "control": control.URL, "foreign": foreign.URL, "moving": "http://" + m.address,
 		"streaming": serve(t, healthy(), "").url, "draining": serve(t, draining(), "").url, "blocked": serve(t, blockedAtRow(), "").url,
-		"hostile": serve(t, hostileNames(), "").url, "still": serve(t, standsStill(), "").url, "sharded": serve(t, sharded(), "").url, "token": serve(t, healthy(), secret).url,
+		"hostile": serve(t, hostileNames(), "").url, "still": serve(t, standsStill(), "").url, "short": serve(t, runsShort(), "").url, "gone": serve(t, slotGone(), "").url, "sharded": serve(t, sharded(), "").url, "token": serve(t, healthy(), secret).url,
 		"pictured": pictured(t), "letters": serve(t, setAside(), "").url, "operated": serveAs(t, setAside(), staffed).url, "redriven": serveAs(t, setAside(), staffed).url,
 		"discarded": serveAs(t, setAside(), staffed).url, "stuck": serveAs(t, blockedAtRow(), staffed).url, "operatorSecret": operatorSecret, "rowSecret": rowSecret,
 		"shots": os.Getenv("BROWSER_SHOTS"), "only": os.Getenv("BROWSER_ONLY"), "all": os.Getenv("BROWSER_ALL") != "", "patient": true,
