@@ -38,6 +38,10 @@ type Redriver struct {
 	// Reserved are the topics that no record may go to, whatever a letter says.
 	Reserved record.Reserved
 
+	// Waiting is told where the brokers do not acknowledge records. Another goroutine than Run's calls
+	// it, while Run waits. May be nil.
+	Waiting func(Wait)
+
 	Discard bool // mark as done with, send nothing
 	DryRun  bool // restore what is missing, send nothing and mark nothing
 
@@ -45,7 +49,8 @@ type Redriver struct {
 	// that has ErrHalted. Nil: it never ends so.
 	Halted func() bool
 
-	most int // entries at a time, if not chunkEntries
+	most    int             // entries at a time, if not chunkEntries
+	refused map[string]bool // topics that the brokers take no record for until somebody corrects it
 }
 
 // Outcome is what was done for the letters of one group, or of a piece of it.
@@ -191,6 +196,9 @@ func chunks(tasks []Task, most int) [][]chunk {
 // perform sends the letters of a piece and marks what was acknowledged.
 func (r *Redriver) perform(ctx context.Context, p chunk, whole map[Location]*Letter) Outcome {
 	p.entries = slices.DeleteFunc(slices.Clone(p.entries), func(e *Entry) bool { return e.Done != "" })
+	if r.refused[r.Topic] { // what is sent could not be marked
+		return Outcome{Entries: p.entries, Err: notTried(r.Topic)}
+	}
 	out := Outcome{Entries: p.entries, Done: len(p.entries)}
 	if !r.Discard {
 		out = r.deliver(ctx, p.entries, whole)
@@ -306,10 +314,13 @@ func unchanged(queue []outgoing) error {
 	return nil
 }
 
-// check refuses a record for a topic that is not a row's.
+// check refuses a record for a topic that is not a row's, or that the brokers refused another one for.
 func (r *Redriver) check(e *Entry, rec *record.Record) error {
 	if err := r.Reserved.Check(rec.Topic); err != nil {
 		return fmt.Errorf("the letter at partition %d, offset %d cannot be sent: %w", e.Partition, e.Offset, err)
+	}
+	if r.refused[rec.Topic] {
+		return notTried(rec.Topic)
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -22,6 +24,7 @@ func (r *Redriver) send(ctx context.Context, records []record.Record) (int, erro
 			return n, err
 		}
 		if alone := len(records) == 1 || failed > 0; alone && (!passing(err) || failed >= tries) {
+			r.remember(records[n].Topic, err)
 			return n, err
 		}
 		select {
@@ -52,6 +55,23 @@ func passing(err error) bool {
 	return ok && partial.Failures[0].Class == sink.Retry
 }
 
+// remember notes a topic for which the brokers refuse every record until somebody corrects it. The
+// client asks for a missing topic for seconds, which a redrive would wait again for each key.
+func (r *Redriver) remember(topic string, err error) {
+	partial, ok := errors.AsType[*sink.FailedError](err)
+	if !ok || partial.Failures[0].Class != sink.Blocked || partial.Failures[0].Reason == fault.ReasonKafkaError {
+		return // or nobody knows what the answer means
+	}
+	if r.refused == nil {
+		r.refused = make(map[string]bool)
+	}
+	r.refused[topic] = true
+}
+
+func notTried(topic string) error {
+	return fmt.Errorf("not tried, because the brokers refused an earlier record for topic %q; correct what they refused, and run the redrive again", topic)
+}
+
 // haltedError is why sending ended, though nothing was wrong with the record.
 type haltedError struct{ why error }
 
@@ -65,6 +85,20 @@ const (
 	mostAway  = time.Minute
 )
 
+// When Waiting is told of records without an answer, for the first time and then again.
+const (
+	tellAfter = 2 * time.Second
+	tellAgain = 15 * time.Second
+)
+
+// Wait is what a redrive waits for.
+type Wait struct {
+	Topic       string // of the first record
+	Records     int
+	For         time.Duration
+	Unreachable error // why no broker can be reached; nil: one can
+}
+
 // try sends once and waits for the outcome.
 func (r *Redriver) try(ctx context.Context, records []record.Record) (int, error) {
 	if len(records) == 0 {
@@ -73,7 +107,7 @@ func (r *Redriver) try(ctx context.Context, records []record.Record) (int, error
 	if ctx.Err() != nil {
 		return 0, &haltedError{context.Cause(ctx)}
 	}
-	ctx, release := r.whileReachable(ctx)
+	ctx, release := r.whileReachable(ctx, records)
 	defer release()
 	outcome := make(chan error, 1)
 	r.Sink.Send(ctx, records, func(err error) { outcome <- err }) // it may wait for the brokers too
@@ -96,19 +130,24 @@ func (r *Redriver) try(ctx context.Context, records []record.Record) (int, error
 }
 
 // whileReachable gives a context that ends with ctx, or when the brokers were away for too
-// long. release is to be called.
-func (r *Redriver) whileReachable(ctx context.Context) (reachable context.Context, release func()) {
+// long. It has Waiting told of what the records wait for. release is to be called.
+func (r *Redriver) whileReachable(ctx context.Context, records []record.Record) (reachable context.Context, release func()) {
 	reachable, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		look := time.NewTicker(time.Second)
 		defer look.Stop()
+		waited, tell := time.Duration(0), tellAfter
 		for away := time.Duration(0); ; {
 			select {
 			case <-reachable.Done():
 				return
 			case <-look.C:
+			}
+			if waited += time.Second; waited >= tell && r.Waiting != nil {
+				tell += tellAgain
+				r.Waiting(Wait{records[0].Topic, len(records), waited, r.Sink.Reachable()})
 			}
 			var why error
 			if away, why = r.away(away + time.Second); why != nil {

@@ -98,7 +98,7 @@ var arrows = map[string][]string{
 	"sink/kafkatx":  {"advice", "fault", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
 	"sink/sinktest": {"fault", "replication/wal", "router/record", "sink"},
 
-	"deadletter":         {"replication/wal", "router", "router/encode", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
+	"deadletter":         {"fault", "replication/wal", "router", "router/encode", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/waiting": {"deadletter", "replication/wal", "router", "sink/broker", "sink/topics"},
 	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router/encode", "router/record", "router/resolve", "router/schemas", "sink/kafka", "wording"},
 	"relay":              {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},

@@ -151,7 +151,7 @@ func (l *letters) tasks(o redriveOptions) []deadletter.Task {
 
 // run re-drives the tasks, or finds out what is known of them without sending.
 func (l *letters) run(ctx context.Context, o redriveOptions, tasks []deadletter.Task, report *restore.Report) error {
-	work := &restore.Work{Config: l.cfg, Settings: l.settings, Sources: l.sources, Discard: o.discard, DryRun: !o.yes}
+	work := &restore.Work{Config: l.cfg, Settings: l.settings, Sources: l.sources, Discard: o.discard, DryRun: !o.yes, Waiting: l.waits}
 	err := work.Run(ctx, tasks, report.NeedsRows(), report.Add)
 	if stopped, ok := errors.AsType[*deadletter.Stopped](err); ok && o.yes {
 		report.Stop(stopped)
@@ -161,6 +161,15 @@ func (l *letters) run(ctx context.Context, o redriveOptions, tasks []deadletter.
 		return brokersRefuse(err)
 	}
 	return nil
+}
+
+// waits says what a redrive waits for, as long as the brokers do not acknowledge records.
+func (l *letters) waits(w deadletter.Wait) {
+	why := "the brokers answer: the topic may be missing, or have no leader or too few replicas in sync"
+	if w.Unreachable != nil {
+		why = fmt.Sprintf("no broker can be reached: %v", w.Unreachable)
+	}
+	fmt.Fprintf(l.app.stderr, "cdc-relay: %s of topic %s not acknowledged for %s; %s\n", wording.Count(w.Records, "record"), wording.Printable(w.Topic), w.For, wording.Printable(why))
 }
 
 func (l *letters) printRedrive(report *restore.Report) error {

@@ -24,7 +24,8 @@ type Work struct {
 
 	Discard bool
 	DryRun  bool
-	Halted  func() bool // asked before each key; nil: never
+	Halted  func() bool           // asked before each key; nil: never
+	Waiting func(deadletter.Wait) // told what is waited for, from another goroutine; nil: nobody is
 }
 
 // Run performs the tasks and calls each with the outcome of each piece. needsRows: a dead letter
@@ -38,7 +39,7 @@ func (w *Work) Run(ctx context.Context, tasks []deadletter.Task, needsRows bool,
 	rows := NewRows(w.Config, w.Settings)
 	defer rows.Close()
 	r := &deadletter.Redriver{
-		Topic: w.Settings.DeadLetterTopic, Discard: w.Discard, DryRun: w.DryRun, Own: w.Sources.Own, Halted: w.Halted, Reserved: w.Settings.Router.Reserved,
+		Topic: w.Settings.DeadLetterTopic, Discard: w.Discard, DryRun: w.DryRun, Own: w.Sources.Own, Halted: w.Halted, Waiting: w.Waiting, Reserved: w.Settings.Router.Reserved,
 		Lost:    func(id deadletter.ID) bool { return lost(history, id) },
 		Restore: rows.Restore,
 		ReadLetters: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Location]*deadletter.Letter, error) {
