@@ -138,7 +138,7 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 			*rec = d.letter(rec, c.reason, c.err)
 			f.letterReasons = append(f.letterReasons, c.reason)
 		}
-		if kept < i {
+		if kept != i {
 			f.buf.Records[kept] = *rec
 		}
 		kept++
@@ -152,7 +152,7 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 // every session that reads the row, so nothing is remembered.
 func (x *exactlyOnce) rejection(rec *record.Record) (rejectedRecord, bool) {
 	shared := x.delivery.shared
-	if len(shared.rejections.records) > 0 {
+	if len(shared.rejections.records) != 0 {
 		if c, ok := shared.rejections.records[recordIDOf(rec)]; ok {
 			return c, true
 		}
