@@ -50,7 +50,10 @@ func TestFormats_CountOnlyWholeValues(t *testing.T) {
 	order.Lines[0].Price++
 	wrong := encoded(t, order)
 	for name, f := range formats {
-		number, err := f.number(s)
+		if f.value == "" {
+			continue
+		}
+		number, err := f.number(nil, s)
 		if err != nil {
 			t.Fatal(err)
 		}
