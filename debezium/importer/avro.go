@@ -128,8 +128,32 @@ func (c *conversion) registryKeys(n *node, prefixes []string, apicurio bool) {
 		c.retell(it, ToDo, "with the offer: set outbox[].schema.subject to what %s makes, for example ${type}", oneLine(className(it.value)))
 	}
 	if apicurio {
-		n.comments = append(n.comments, "Ids are Confluent's, of four bytes behind a zero byte: consumers need apicurio.registry.as-confluent, and no ids in headers.")
+		n.comments = append(n.comments, "Ids are Confluent's, of four bytes behind a zero byte"+c.framing(prefixes))
 	}
+}
+
+// framing is what Apicurio's converter does instead of four bytes behind a zero byte, and what that
+// means for consumers. Its ids are in headers unless they are turned off there, with as-confluent too.
+// They are global ids by default, and those of Confluent's API are content ids.
+func (c *conversion) framing(prefixes []string) string {
+	option := func(name string) string {
+		it, ok := c.converterItem(prefixes, "apicurio.registry."+name)
+		if ok {
+			c.retell(it, NotNeeded, "belongs to the converter, which the relay has not")
+		}
+		return strings.ToLower(strings.TrimSpace(it.value))
+	}
+	headers, confluent, handler, counts := option("headers.enabled"), option("as-confluent"), option("id-handler"), option("use-id")
+	need := "consumers need apicurio.registry.as-confluent=true and apicurio.registry.use-id=contentId."
+	switch {
+	case headers != "false":
+		return ". The connector has them in a header, also with as-confluent: " + need
+	case confluent != "true" && !strings.HasSuffix(handler, "legacy4byteidhandler"):
+		return ". The connector's have eight: " + need
+	case counts != "contentid":
+		return ", as the connector's are, but those of contents: consumers need apicurio.registry.use-id=contentId."
+	}
+	return ", as the connector's are: consumers read both."
 }
 
 // registryAccount writes who asks the registry.

@@ -53,7 +53,11 @@ func (b *bench) converting() map[string]string {
 
 // registeredDecoder reads bodies by the schemas that are registered below their numbers.
 func registeredDecoder(b *bench) (func(uint32, []byte) (ordered, error), error) {
-	client, err := sr.NewClient(sr.URLs(b.registry.URL()), sr.HTTPClient(&http.Client{Timeout: time.Minute}))
+	return decoderBy(b.registry.URL())
+}
+
+func decoderBy(registry string) (func(uint32, []byte) (ordered, error), error) {
+	client, err := sr.NewClient(sr.URLs(registry), sr.HTTPClient(&http.Client{Timeout: time.Minute}))
 	if err != nil {
 		return nil, err
 	}
