@@ -392,7 +392,7 @@ func (m *markdownWriter) drains() {
 		if plain, quick := t.rateOf(relayKafka), t.rateOf(relayLink); t.rateOf(relayTLS) > 0 {
 			m.line("\nCompared with `relay-kafka`: %s with TLS. Compared with the link without delay: %s with a round trip of 1 ms.", ratio(t.rateOf(relayTLS), plain), ratio(t.rateOf(relayMillisecond), quick))
 		}
-		if plain := t.rateOf(relayKafka); t.rateOf(relayAvro) > 0 {
+		if plain := t.rateOf(relayKafka); plain > 0 && t.rateOf(relayAvro) > 0 {
 			m.line("\nCompared with `relay-kafka`: %s as Avro, %s as JSON Schema, %s as Protobuf. Debezium with Avro compared with Debezium without: %s. Avro by the relay compared with Avro by Debezium: %s.",
 				ratio(t.rateOf(relayAvro), plain), ratio(t.rateOf(relayJSONSchema), plain), ratio(t.rateOf(relayProtobuf), plain),
 				ratio(t.rateOf(debeziumAvro), t.rateOf(debeziumWarm)), ratio(t.rateOf(relayAvro), t.rateOf(debeziumAvro)))
