@@ -36,12 +36,21 @@ func (c *conversion) offerAvro() {
 	if c.in.server() {
 		instead = "is not written by the relay with schemas that it infers; outbox has JSON"
 	}
-	c.retell(it, NotCarried, instead+". The end of the file offers value: avro in its place, for payloads of JSON. What differs: %s", avroDiffers)
+	differs := avroDiffers
+	if !slices.ContainsFunc(c.items, expands) {
+		differs = "values were payloads as text, by the schema of a string, and become what your schema makes of their members; " + differs
+	}
+	c.retell(it, NotCarried, instead+". The end of the file offers value: avro in its place, for payloads of JSON. What differs: %s", differs)
 	c.offered = &node{children: []*node{outbox}}
 	c.registryKeys(c.offered.at("kafka", "registry"), from, apicurio)
 	if key, ok := c.get("key.converter"); ok && className(key.value) == className(confluentAvro) {
 		c.retell(key, NotCarried, "the relay writes no keys in Avro; with the offer at the end of the file they are the column's plain text")
 	}
+}
+
+// expands says that the EventRouter makes a schema of the payload's members. Otherwise it stays text.
+func expands(it item) bool {
+	return strings.HasSuffix(it.key, ".table.expand.json.payload") && strings.EqualFold(strings.TrimSpace(it.value), "true")
 }
 
 // avroValue finds the converter of values where it is one of those, and the prefixes of its options.

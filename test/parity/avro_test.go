@@ -58,7 +58,13 @@ func TestAvroConverter_WritesWhatImportSays(t *testing.T) {
 					t.Errorf("import does not say %q:\n%s", want, imported.YAML)
 				}
 			}
+			if text := strings.Contains(said, "values were payloads as text, by the schema of a string"); text != (c.Name == "text") {
+				t.Errorf("import says that values were text: %t", text)
+			}
 			schemas := registeredBy(t, c)
+			if c.Name == "text" && !strings.Contains(string(schemas[1].Text), `["null",{"type":"string",`) {
+				t.Errorf("the schema is %s", schemas[1].Text)
+			}
 			for i, r := range c.Records {
 				if r.Value.Null {
 					continue
