@@ -227,9 +227,9 @@ func (t Table) rateOf(names ...string) float64 {
 	return 0
 }
 
-// ratio is empty where its denominator was not measured.
+// ratio is empty where one of both was not measured.
 func ratio(a, b float64) string {
-	if b == 0 {
+	if a == 0 || b == 0 {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f", a/b)
