@@ -91,6 +91,9 @@ func StartRegistry(ctx context.Context, options RegistryOptions) (*Registry, err
 // URL is the address of the API.
 func (r *Registry) URL() string { return "http://" + r.addr + "/apis/ccompat/v7" }
 
+// NativeURL is the address of Apicurio's own API, in the version that AvroConverter asks.
+func (r *Registry) NativeURL() string { return "http://" + r.addr + "/apis/registry/v2" }
+
 // Start starts the registry after Kill, on the same port with its schemas.
 func (r *Registry) Start(ctx context.Context) error {
 	jars, err := filepath.Glob(filepath.Join(r.options.Program, "*-runner.jar"))

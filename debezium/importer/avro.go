@@ -36,12 +36,21 @@ func (c *conversion) offerAvro() {
 	if c.in.server() {
 		instead = "is not written by the relay with schemas that it infers; outbox has JSON"
 	}
-	c.retell(it, NotCarried, instead+". The end of the file offers value: avro in its place, for payloads of JSON. What differs: %s", avroDiffers)
+	differs := avroDiffers
+	if !slices.ContainsFunc(c.items, expands) {
+		differs = "values were payloads as text, by the schema of a string, and become what your schema makes of their members; " + differs
+	}
+	c.retell(it, NotCarried, instead+". The end of the file offers value: avro in its place, for payloads of JSON. What differs: %s", differs)
 	c.offered = &node{children: []*node{outbox}}
 	c.registryKeys(c.offered.at("kafka", "registry"), from, apicurio)
 	if key, ok := c.get("key.converter"); ok && className(key.value) == className(confluentAvro) {
 		c.retell(key, NotCarried, "the relay writes no keys in Avro; with the offer at the end of the file they are the column's plain text")
 	}
+}
+
+// expands says that the EventRouter makes a schema of the payload's members. Otherwise it stays text.
+func expands(it item) bool {
+	return strings.HasSuffix(it.key, ".table.expand.json.payload") && strings.EqualFold(strings.TrimSpace(it.value), "true")
 }
 
 // avroValue finds the converter of values where it is one of those, and the prefixes of its options.
@@ -128,8 +137,32 @@ func (c *conversion) registryKeys(n *node, prefixes []string, apicurio bool) {
 		c.retell(it, ToDo, "with the offer: set outbox[].schema.subject to what %s makes, for example ${type}", oneLine(className(it.value)))
 	}
 	if apicurio {
-		n.comments = append(n.comments, "Ids are Confluent's, of four bytes behind a zero byte: consumers need apicurio.registry.as-confluent, and no ids in headers.")
+		n.comments = append(n.comments, "Ids are Confluent's, of four bytes behind a zero byte"+c.framing(prefixes))
 	}
+}
+
+// framing is what Apicurio's converter does instead of four bytes behind a zero byte, and what that
+// means for consumers. Its ids are in headers unless they are turned off there, with as-confluent too.
+// They are global ids by default, and those of Confluent's API are content ids.
+func (c *conversion) framing(prefixes []string) string {
+	option := func(name string) string {
+		it, ok := c.converterItem(prefixes, "apicurio.registry."+name)
+		if ok {
+			c.retell(it, NotNeeded, "belongs to the converter, which the relay has not")
+		}
+		return strings.ToLower(strings.TrimSpace(it.value))
+	}
+	headers, confluent, handler, counts := option("headers.enabled"), option("as-confluent"), option("id-handler"), option("use-id")
+	need := "consumers need apicurio.registry.as-confluent=true and apicurio.registry.use-id=contentId."
+	switch {
+	case headers != "false":
+		return ". The connector has them in a header, also with as-confluent: " + need
+	case confluent != "true" && !strings.HasSuffix(handler, "legacy4byteidhandler"):
+		return ". The connector's have eight: " + need
+	case counts != "contentid":
+		return ", as the connector's are, but those of contents: consumers need apicurio.registry.use-id=contentId."
+	}
+	return ", as the connector's are: consumers read both."
 }
 
 // registryAccount writes who asks the registry.

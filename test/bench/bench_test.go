@@ -143,7 +143,7 @@ func TestChooseSuites(t *testing.T) {
 	}
 	for want, o := range map[string]options{
 		"drain single large outage latency start idle": {},
-		"drain single large outage latency start idle thousand payload topics shards columns ways formats cluster backfill backlog resume cutover retention partition marks audit proof": {full: true},
+		"drain single large outage latency start idle thousand payload topics shards columns ways formats subjects cluster backfill backlog resume cutover retention partition marks audit proof": {full: true},
 		"single latency":                      {suites: "latency, single"},
 		"there is no suite \"x\"":             {suites: "x"},
 		"there is no contestant \"relay\"":    {only: "relay"},

@@ -228,7 +228,11 @@ func (m *markdownWriter) figures() {
 				m.line("")
 			}
 			section = f.Section
-			m.heading(section, "Beside the stream: `%s`", section)
+			what := "Beside the stream"
+			if section == "subjects" {
+				what = "Memory"
+			}
+			m.heading(section, "%s: `%s`", what, section)
 			m.line("| figure | reached | reference | to reach |")
 			m.line("|---|---|---|---|")
 		}

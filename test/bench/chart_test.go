@@ -64,7 +64,7 @@ func TestContestants_TakePartWhereTheyAreMeantTo(t *testing.T) {
 		t.Errorf("a heap of 512 MB: %v", got)
 	}
 	soon, usual := connect{linger: "0", poll: "1"}, connect{}
-	if soon.worker()["producer.linger.ms"] != "0" || usual.worker()["producer.linger.ms"] != "5" {
+	if soon.worker(&bench{})["producer.linger.ms"] != "0" || usual.worker(&bench{})["producer.linger.ms"] != "5" {
 		t.Error("the linger is not what it should be")
 	}
 }

@@ -116,6 +116,7 @@ func contestants() []contestant {
 		{name: relayAvro, sink: toKafka, encodes: true, confirms: true, start: startFormat(relayAvro)},
 		{name: relayJSONSchema, sink: toKafka, encodes: true, confirms: true, start: startFormat(relayJSONSchema)},
 		{name: relayProtobuf, sink: toKafka, encodes: true, confirms: true, start: startFormat(relayProtobuf)},
+		{name: debeziumAvro, sink: toKafka, runs: 2, first: true, encodes: true, confirms: true, prepare: needConverter, start: startDebezium(connect{warm: true, avro: true})},
 		{name: relayThree, sink: toThree, replicated: true, confirms: true, start: startRelay()},
 		{name: debeziumThree, sink: toThree, runs: 2, first: true, replicated: true, confirms: true, prepare: needDebezium, start: startDebezium(connect{warm: true})},
 		{name: copyOut, sink: toNothing, backfills: true, start: startCopy},
@@ -407,10 +408,14 @@ type connect struct {
 	heap   string // all that it may have; empty: 2g
 	linger string // producer.linger.ms; empty: that of tuned
 	poll   string // poll.interval.ms of the connector; empty: 5
+	avro   bool   // values by the registry's converter, of the payload as a schema of its own
 }
 
-func (c connect) worker() map[string]string {
+func (c connect) worker(b *bench) map[string]string {
 	settings := maps.Clone(tuned)
+	if c.avro {
+		settings["plugin.path"] = b.converter
+	}
 	if c.linger != "" {
 		settings["producer.linger.ms"] = c.linger
 	}
@@ -423,12 +428,12 @@ func (c connect) jvm() []string {
 	return []string{"-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseParallelGC", "-Xms" + heap, "-Xmx" + heap}
 }
 
-func (c connect) connector(name string, w *workload, slot string) ([]byte, error) {
+func (c connect) connector(b *bench, name string, w *workload, slot string) ([]byte, error) {
 	at, err := url.Parse(w.url())
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(map[string]any{"name": name, "config": map[string]string{
+	config := map[string]string{
 		"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1", "plugin.name": "pgoutput",
 		"database.hostname": at.Hostname(), "database.port": at.Port(), "database.user": at.User.Username(), "database.dbname": w.database,
 		"database.password": "unused", "database.sslmode": "disable",
@@ -440,22 +445,26 @@ func (c connect) connector(name string, w *workload, slot string) ([]byte, error
 		"transforms.outbox.table.field.event.key": "aggregate_id", "transforms.outbox.table.field.event.type": "event_type",
 		"transforms.outbox.route.by.field": "aggregate_type", "transforms.outbox.route.topic.replacement": "${routedByValue}-events",
 		"transforms.outbox.table.fields.additional.placement": "event_type:header:eventType",
-	}})
+	}
+	if c.avro {
+		maps.Copy(config, b.converting())
+	}
+	return json.Marshal(map[string]any{"name": name, "config": config})
 }
 
 // startDebezium starts a worker with one connector.
 func startDebezium(c connect) func(context.Context, *bench, job) (*running, error) {
 	return func(ctx context.Context, b *bench, j job) (*running, error) {
-		d, err := sandbox.StartDebezium(ctx, sandbox.DebeziumOptions{Java: b.java, Jars: b.jars, Brokers: j.to.addrs, Worker: c.worker(), JVM: c.jvm()})
+		d, err := sandbox.StartDebezium(ctx, sandbox.DebeziumOptions{Java: b.java, Jars: b.jars, Brokers: j.to.addrs, Worker: c.worker(b), JVM: c.jvm()})
 		if err != nil {
 			return nil, err
 		}
 		if c.warm {
-			if err := b.warmUp(ctx, d, j); err != nil {
+			if err := b.warmUp(ctx, c, d, j); err != nil {
 				return nil, errors.Join(fmt.Errorf("warm up: %w", err), d.Close())
 			}
 		}
-		text, err := c.connector("bench", j.w, j.slot)
+		text, err := c.connector(b, "bench", j.w, j.slot)
 		if err == nil {
 			err = j.begin(ctx)
 		}
@@ -476,7 +485,7 @@ func (l logOf) String() string { return l() }
 
 const warmRows = 100_000
 
-func (b *bench) warmUp(ctx context.Context, d *sandbox.Debezium, j job) error {
+func (b *bench) warmUp(ctx context.Context, c connect, d *sandbox.Debezium, j job) error {
 	w, err := b.fill(ctx, fmt.Sprintf("warm%d", time.Now().UnixMilli()%1_000_000), shape{rows: warmRows, perTxn: 10, payload: j.w.payload, topics: j.w.topics})
 	if err != nil {
 		return err
@@ -489,7 +498,7 @@ func (b *bench) warmUp(ctx context.Context, d *sandbox.Debezium, j job) error {
 	if err != nil {
 		return err
 	}
-	text, err := connect{}.connector("warm", w, slot)
+	text, err := c.connector(b, "warm", w, slot)
 	if err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (t *trial) verify(ctx context.Context) (err error) {
 	account := newLedger(t.w.rows)
 	account.ids = !t.c.foreign
 	if f, encoded := formats[t.c.name]; encoded {
-		if account.number, err = f.number(t.w.shape); err != nil {
+		if account.number, err = f.number(t.b, t.w.shape); err != nil {
 			return err
 		}
 	}

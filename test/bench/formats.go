@@ -55,18 +55,19 @@ const (
 
 // format is what a contestant makes of payloads.
 type format struct {
-	value  string // outbox[].value
+	value  string // outbox[].value; empty: it is not the relay's
 	kind   sr.SchemaType
 	schema string
 
 	// decoder gives the reader of bodies, which are what lies behind the number of the schema.
-	decoder func() (func(body []byte) (ordered, error), error)
+	decoder func(b *bench) (func(id uint32, body []byte) (ordered, error), error)
 }
 
 var formats = map[string]format{
 	relayAvro:       {value: "avro", kind: sr.TypeAvro, schema: avroOrder, decoder: avroDecoder},
 	relayJSONSchema: {value: "json_schema", kind: sr.TypeJSON, schema: jsonOrder, decoder: jsonDecoder},
 	relayProtobuf:   {value: "protobuf", kind: sr.TypeProtobuf, schema: "the registry gives it compiled alone", decoder: protobufDecoder},
+	debeziumAvro:    {decoder: registeredDecoder},
 }
 
 // ordered is the payload of bench_payload.
@@ -94,8 +95,8 @@ func (o ordered) whole(payload int) bool {
 }
 
 // number gives the reader of a row's number in values of the format; each has to be the whole row.
-func (f format) number(s shape) (func(value []byte) (int, bool), error) {
-	decode, err := f.decoder()
+func (f format) number(b *bench, s shape) (func(value []byte) (int, bool), error) {
+	decode, err := f.decoder(b)
 	if err != nil {
 		return nil, err
 	}
@@ -103,16 +104,16 @@ func (f format) number(s shape) (func(value []byte) (int, bool), error) {
 		if len(value) < 5 || value[0] != 0 || binary.BigEndian.Uint32(value[1:]) == 0 {
 			return 0, false
 		}
-		o, err := decode(value[5:])
+		o, err := decode(binary.BigEndian.Uint32(value[1:]), value[5:])
 		return o.N, err == nil && o.whole(s.payload)
 	}, nil
 }
 
 var errBody = errors.New("bytes are left, or missing")
 
-func avroDecoder() (func([]byte) (ordered, error), error) {
+func avroDecoder(*bench) (func(uint32, []byte) (ordered, error), error) {
 	schema, err := avro.Parse(avroOrder)
-	return func(body []byte) (o ordered, err error) {
+	return func(_ uint32, body []byte) (o ordered, err error) {
 		rest, err := schema.Decode(body, &o)
 		if err == nil && len(rest) > 0 {
 			err = errBody
@@ -121,8 +122,8 @@ func avroDecoder() (func([]byte) (ordered, error), error) {
 	}, err
 }
 
-func jsonDecoder() (func([]byte) (ordered, error), error) {
-	return func(body []byte) (o ordered, err error) { return o, json.Unmarshal(body, &o) }, nil
+func jsonDecoder(*bench) (func(uint32, []byte) (ordered, error), error) {
+	return func(_ uint32, body []byte) (o ordered, err error) { return o, json.Unmarshal(body, &o) }, nil
 }
 
 func protobufFile() (*descriptorpb.FileDescriptorProto, protoreflect.MessageDescriptor, error) {
@@ -137,9 +138,9 @@ func protobufFile() (*descriptorpb.FileDescriptorProto, protoreflect.MessageDesc
 	return file, made.Messages().Get(0), nil
 }
 
-func protobufDecoder() (func([]byte) (ordered, error), error) {
+func protobufDecoder(*bench) (func(uint32, []byte) (ordered, error), error) {
 	_, message, err := protobufFile()
-	return func(body []byte) (o ordered, err error) {
+	return func(_ uint32, body []byte) (o ordered, err error) {
 		if len(body) == 0 || body[0] != 0 { // the first message of the file
 			return o, errBody
 		}
@@ -170,6 +171,9 @@ func startRegistry(topics []string) (*srfake.Registry, error) {
 	ids := map[string]int{}
 	for _, topic := range topics {
 		for _, f := range formats {
+			if f.value == "" {
+				continue
+			}
 			subject := topic + "-" + f.value
 			if ids[subject], _, err = r.RegisterSchema(subject, sr.Schema{Type: f.kind, Schema: f.schema}); err != nil {
 				r.Close()
@@ -197,17 +201,24 @@ func startFormat(name string) func(context.Context, *bench, job) (*running, erro
 			return nil, err
 		}
 		value := formats[name].value
-		run, err := startRelay("CDC_RELAY_OUTBOX_VALUE="+value, "CDC_RELAY_OUTBOX_SCHEMA_SUBJECT=${topic}-"+value, "CDC_RELAY_KAFKA_REGISTRY_URL="+r.URL())(ctx, b, j)
-		if err != nil {
-			r.Close()
-			return nil, err
-		}
-		stop := run.stop
-		run.stop = func() error { defer r.Close(); return stop() }
-		return run, nil
+		return startEncoding(ctx, b, j, r, value, "${topic}-"+value)
 	}
 }
 
+// startEncoding starts a relay that encodes by the schemas of a registry, which ends with it.
+func startEncoding(ctx context.Context, b *bench, j job, r *srfake.Registry, value, subject string) (*running, error) {
+	run, err := startRelay("CDC_RELAY_OUTBOX_VALUE="+value, "CDC_RELAY_OUTBOX_SCHEMA_SUBJECT="+subject, "CDC_RELAY_KAFKA_REGISTRY_URL="+r.URL())(ctx, b, j)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	stop := run.stop
+	run.stop = func() error { defer r.Close(); return stop() }
+	return run, nil
+}
+
 func compareFormats(ctx context.Context, b *bench) error {
-	return b.compare(ctx, "formats", usual(b.rows), func(c contestant) bool { return c.encodes || c.name == relayKafka })
+	return b.compare(ctx, "formats", usual(b.rows), func(c contestant) bool {
+		return c.encodes || c.name == relayKafka || c.name == debeziumWarm
+	})
 }

@@ -69,7 +69,7 @@ func TestContestants_WhoseSlotIsLookedAt(t *testing.T) {
 			looked = append(looked, c.name)
 		}
 	}
-	want := []string{relayDiscard, relayKfake, relayKafka, relayExactly, relayColumns, debezium, debeziumWarm, debeziumHeap, debeziumSoon, relayTLS, relayLink, relayMillisecond, relayAvro, relayJSONSchema, relayProtobuf, relayThree, debeziumThree}
+	want := []string{relayDiscard, relayKfake, relayKafka, relayExactly, relayColumns, debezium, debeziumWarm, debeziumHeap, debeziumSoon, relayTLS, relayLink, relayMillisecond, relayAvro, relayJSONSchema, relayProtobuf, debeziumAvro, relayThree, debeziumThree}
 	if got := strings.Join(looked, " "); got != strings.Join(want, " ") {
 		t.Errorf("%s, want %s", got, want)
 	}

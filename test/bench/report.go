@@ -227,9 +227,9 @@ func (t Table) rateOf(names ...string) float64 {
 	return 0
 }
 
-// ratio is empty where its denominator was not measured.
+// ratio is empty where one of both was not measured.
 func ratio(a, b float64) string {
-	if b == 0 {
+	if a == 0 || b == 0 {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f", a/b)
@@ -308,6 +308,7 @@ var questions = map[string]string{
 	"partition":    "How long do writers wait while partitions are dropped?",
 	"marks":        "What do marks cost the writers, and how late are they?",
 	"audit":        "How long does an audit take, and how much memory and disk?",
+	"subjects":     "How much memory do the schemas of a registry take?",
 	"proof":        "How long does the proof wait until the slot has passed a position?",
 	sectionOutage:  "How much memory does an outage of the broker take?",
 	sectionLatency: "How long does a row take from its INSERT to a consumer, at a steady rate?",
@@ -390,6 +391,11 @@ func (m *markdownWriter) drains() {
 		}
 		if plain, quick := t.rateOf(relayKafka), t.rateOf(relayLink); t.rateOf(relayTLS) > 0 {
 			m.line("\nCompared with `relay-kafka`: %s with TLS. Compared with the link without delay: %s with a round trip of 1 ms.", ratio(t.rateOf(relayTLS), plain), ratio(t.rateOf(relayMillisecond), quick))
+		}
+		if plain := t.rateOf(relayKafka); plain > 0 && t.rateOf(relayAvro) > 0 {
+			m.line("\nCompared with `relay-kafka`: %s as Avro, %s as JSON Schema, %s as Protobuf. Debezium with Avro compared with Debezium without: %s. Avro by the relay compared with Avro by Debezium: %s.",
+				ratio(t.rateOf(relayAvro), plain), ratio(t.rateOf(relayJSONSchema), plain), ratio(t.rateOf(relayProtobuf), plain),
+				ratio(t.rateOf(debeziumAvro), t.rateOf(debeziumWarm)), ratio(t.rateOf(relayAvro), t.rateOf(debeziumAvro)))
 		}
 		m.draw(t.Name)
 	}

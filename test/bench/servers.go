@@ -31,6 +31,9 @@ type bench struct {
 	major   int // of Java
 	jars    string
 
+	converter string            // plugin.path of Debezium's contestant with a registry
+	registry  *sandbox.Registry // its own
+
 	warmed   bool // a drain has warmed the broker
 	followed bool // somebody's small records have passed through the broker for a while
 
@@ -80,6 +83,9 @@ func (b *bench) stopServers() {
 	for _, c := range b.cluster {
 		c.client.Close()
 		_ = c.stop()
+	}
+	if b.registry != nil {
+		_ = b.registry.Close()
 	}
 	_ = b.pg.Close()
 	b.ways.close()
@@ -300,6 +306,9 @@ func (b *bench) leave() {
 		b.results.Versions["Apache Kafka"] = sandbox.ApacheVersion
 		b.results.Versions["Debezium"] = sandbox.DebeziumVersion
 		b.results.Versions["Java"] = strconv.Itoa(b.major)
+	}
+	if b.registry != nil {
+		b.results.Versions["Apicurio"] = sandbox.RegistryVersion + ", its converter " + sandbox.ConverterVersion
 	}
 	b.results.Missing = b.missing
 }

@@ -78,6 +78,7 @@ func suites() []suite {
 			return b.compare(ctx, "ways", usual(b.rows), func(c contestant) bool { return c.far || c.name == relayKafka })
 		}},
 		{"formats", "a backlog as it is, and as Avro, JSON Schema and Protobuf with a schema registry", false, compareFormats},
+		{"subjects", "memory of a drain in Avro by one schema, and by 200", false, subjects},
 		{"cluster", "a backlog to three brokers: three replicas, min.insync.replicas=2, acks=all", false, compareCluster},
 		{"backfill", "the rows of a table, beside COPY in the same order to one client", false, func(ctx context.Context, b *bench) error {
 			return b.compare(ctx, "backfill", usual(b.rows), func(c contestant) bool { return c.backfills })

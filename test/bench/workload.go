@@ -24,6 +24,7 @@ type shape struct {
 	payload int // bytes of jsonb text
 	topics  int
 	wide    int // bytes of a further column that no mapping reads; 0: there is none
+	events  int // event types, in turns; 0: one
 }
 
 // usual is the shape that the targets are about.
@@ -117,6 +118,14 @@ BEGIN
 	END LOOP;
 END $$`
 
+// functions is schema with the event types of the shape.
+func (s shape) functions() string {
+	if s.events == 0 {
+		return schema
+	}
+	return strings.Replace(schema, "'Changed'", fmt.Sprintf("'Changed' || i %% %d", s.events), 1)
+}
+
 // fill makes a database, the slot and the rows.
 func (b *bench) fill(ctx context.Context, name string, s shape) (*workload, error) {
 	w := &workload{shape: s, b: b, database: name}
@@ -163,7 +172,7 @@ func (w *workload) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = w.conn.Exec(ctx, ddl+";"+schema); err != nil || w.wide == 0 {
+	if _, err = w.conn.Exec(ctx, ddl+";"+w.functions()); err != nil || w.wide == 0 {
 		return err
 	}
 	_, err = w.conn.Exec(ctx, widen(w.wide))

@@ -3,6 +3,8 @@ package harness
 import (
 	"context"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,4 +68,24 @@ func startRegistry() (*sandbox.Registry, error) {
 		return nil, err
 	}
 	return sandbox.StartRegistry(ctx, sandbox.RegistryOptions{Java: java, Program: program})
+}
+
+// RegistryConsumer is Java, and a class path with Kafka's client and Apicurio's deserializers.
+func RegistryConsumer(t testing.TB) (java, classPath string) {
+	t.Helper()
+	NeedsServer(t, "Java")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	java, err := findJava(ctx)
+	var kafka, plugins string
+	if err == nil {
+		kafka, err = sandbox.FetchDebezium(ctx, notice{})
+	}
+	if err == nil {
+		plugins, err = sandbox.FetchAvroConverter(ctx, notice{})
+	}
+	if err != nil {
+		missing(t, "Java with Apicurio's deserializers", err, "install a JDK of Java 17 or newer and Maven")
+	}
+	return java, strings.Join([]string{filepath.Join(kafka, "*"), filepath.Join(plugins, "lib", "*")}, string(filepath.ListSeparator))
 }

@@ -10,20 +10,13 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/sr"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/descriptorpb"
-	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
-
-// What order.proto is before protoc has compiled it to orderProto.
-const orderProtoText = `syntax = "proto3"; package shop; message Order { int32 n = 1; int64 at = 2; }`
 
 // registered puts a schema into a registry, and returns its number.
 func registered(t *testing.T, url, subject string, schema sr.Schema) int {
@@ -40,26 +33,11 @@ func registered(t *testing.T, url, subject string, schema sr.Schema) int {
 }
 
 // Apicurio gives Protobuf as text. The relay says what is needed, and with a descriptor set and the
-// number that the registry gave, the rows go out.
+// number that the registry gave, the rows go out. A new version takes a new file and number: with them
+// the letter of a row that did not fit is re-driven.
 func TestRegistry_ProtobufByADescriptorSet(t *testing.T) {
 	t.Parallel()
 	url := harness.Registry(t)
-	file := &descriptorpb.FileDescriptorProto{}
-	if err := prototext.Unmarshal([]byte(orderProto), file); err != nil {
-		t.Fatal(err)
-	}
-	set, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{file}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := protodesc.NewFile(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "order.desc")
-	if err := os.WriteFile(path, set, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	eachGuarantee(t, func(t *testing.T, guarantee string) {
 		brokers, aggregate, letters := harness.Kfake(t, kfakeDefault), harness.Unique(t, "order"), harness.Unique(t, "letters")
 		topic := aggregate + "-events"
@@ -70,10 +48,20 @@ func TestRegistry_ProtobufByADescriptorSet(t *testing.T) {
 		for _, name := range []string{topic, letters} {
 			brokers.CreateTopic(t, name, 1)
 		}
+		plain := p.YAML
 		insert := func(payload string) {
 			p.DB.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'x', $2)", aggregate, payload)
 		}
-		id := registered(t, url, topic+"-value", sr.Schema{Type: sr.TypeProtobuf, Schema: orderProtoText})
+		evolve := func(schema string) int {
+			id := registered(t, url, topic+"-value", sr.Schema{Type: sr.TypeProtobuf, Schema: schema})
+			given := fmt.Sprintf("{table: public.outbox, value: protobuf, schema: {file: %q, id: %d, message: shop.Order}}", descriptorSet(t, schema), id)
+			p.Reconfigure(t, strings.Replace(strings.Replace(plain, asking, given, 1), registry, "", 1))
+			if strings.Contains(p.YAML, url) || !strings.Contains(p.YAML, given) {
+				t.Fatalf("the configuration is still\n%s", p.YAML)
+			}
+			return id
+		}
+		registered(t, url, topic+"-value", sr.Schema{Type: sr.TypeProtobuf, Schema: noteV1})
 		run := p.Start(t)
 		run.AwaitStreaming(t)
 		insert(`{"n": 1}`)
@@ -82,41 +70,53 @@ func TestRegistry_ProtobufByADescriptorSet(t *testing.T) {
 		}
 		run.Stop(t)
 
-		given := fmt.Sprintf("{table: public.outbox, value: protobuf, schema: {file: %q, id: %d, message: shop.Order}}", path, id)
-		text := strings.Replace(strings.Replace(p.YAML, asking, given, 1), registry, "", 1)
-		if strings.Contains(text, url) || !strings.Contains(text, given) {
-			t.Fatalf("the configuration is still\n%s", text)
-		}
-		p.Reconfigure(t, text)
+		first := evolve(noteV1)
 		run = p.Start(t)
 		run.AwaitStreaming(t)
-		insert(`{"n": "two"}`)
-		insert(`{"n": 3, "at": "9007199254740993"}`)
+		insert(`{"n": 2, "note": "early"}`)
+		insert(`{"n": 3}`)
 		p.AwaitCaughtUp(t)
 		run.Stop(t)
-		var got []string
-		for _, rec := range readCommitted(t, p, topic) {
-			prefix := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), 0)
-			if len(rec.Value) < 6 || string(rec.Value[:6]) != string(prefix) {
-				t.Fatalf("value %x, want the framing %x", rec.Value, prefix)
-			}
-			m := dynamicpb.NewMessage(made.Messages().Get(0))
-			if err := proto.Unmarshal(rec.Value[6:], m); err != nil {
-				t.Fatal(err)
-			}
-			read, err := protojson.Marshal(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, strings.ReplaceAll(string(read), " ", ""))
-		}
-		if want := `[{"n":1} {"n":3,"at":"9007199254740993"}]`; fmt.Sprint(firstOf(got)) != want {
-			t.Errorf("got %v, want %s", got, want)
-		}
-		if said := letterMessages(t, brokers, letters); len(said) != 1 || !strings.Contains(said[0], "$.n: the schema wants int32") || strings.Contains(said[0], "two") {
+		if said := letterMessages(t, brokers, letters); len(said) != 1 || !strings.Contains(said[0], "$.note") || strings.Contains(said[0], "early") {
 			t.Errorf("letters: %q", said)
 		}
+
+		second := evolve(noteV2)
+		run = p.Start(t)
+		run.AwaitStreaming(t)
+		insert(`{"n": 4, "note": "new"}`)
+		p.AwaitCaughtUp(t)
+		run.Stop(t)
+		if redriven := p.Exec(t, "deadletter", "redrive", "--all", "--yes"); redriven.Wait(t) != 0 {
+			t.Fatal(redriven.Output())
+		}
+		texts, got := map[int]string{first: noteV1, second: noteV2}, []string{}
+		for _, rec := range readCommitted(t, p, topic) {
+			if len(rec.Value) < 5 || rec.Value[0] != 0 {
+				t.Fatalf("value %x has no prefix", rec.Value)
+			}
+			id := int(binary.BigEndian.Uint32(rec.Value[1:]))
+			got = append(got, fmt.Sprintf("%d %s", id, strings.ReplaceAll(fmt.Sprintf("%s", readProtobuf(t, texts[id], rec.Value[5:])), " ", "")))
+		}
+		want := fmt.Sprintf(`[%d {"n":1} %d {"n":3} %d {"n":4,"note":"new"} %d {"n":2,"note":"early"}]`, first, first, second, second)
+		if fmt.Sprint(firstOf(got)) != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
 	})
+}
+
+// descriptorSet is the file that protoc makes of a schema.
+func descriptorSet(t *testing.T, schema string) string {
+	t.Helper()
+	set, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{noteFile(t, schema)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "order.desc")
+	if err := os.WriteFile(path, set, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // schema.check knows the numbers of a real registry, and of Protobuf also wants the message.
@@ -134,7 +134,7 @@ func TestRegistry_ChecksWhatTheApplicationFramed(t *testing.T) {
 		return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(id)), body...)
 	}
 	plain := registered(t, url, topic+"-avro", sr.Schema{Schema: orderV1})
-	message := registered(t, url, topic+"-protobuf", sr.Schema{Type: sr.TypeProtobuf, Schema: orderProtoText})
+	message := registered(t, url, topic+"-protobuf", sr.Schema{Type: sr.TypeProtobuf, Schema: noteV1})
 	right := [][]byte{framed(plain, 2), framed(message, 0, 8, 1)}
 	wrong := [][]byte{[]byte(`{"n": 1}`), framed(1<<30, 2), framed(plain)[:4], framed(message)}
 	run := p.Start(t)

@@ -193,35 +193,50 @@ func TestRegistry_RedrivesOnceTheSchemaIsFixed(t *testing.T) {
 	t.Parallel()
 	url := harness.Registry(t)
 	eachEncoding(t, func(t *testing.T, e encoding, guarantee relay.Guarantee) {
-		p := newEncoded(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault), e, url, guarantee)
-		first := p.register(t, "placed", e.v1)
-		run := p.Start(t)
-		run.AwaitStreaming(t)
-		p.insert(t, "a", "placed", `{"n": 1}`)
-		p.insert(t, "a", "placed", `{"n": 2, "note": "early"}`)
-		p.insert(t, "b", "placed", `{"n": 3}`)
-		p.AwaitCaughtUp(t)
-		letters := readCommitted(t, p.Pipeline, p.letters)
-		if len(letters) != 1 || !strings.Contains(errorOf(letters[0]), e.misfit) || strings.Contains(errorOf(letters[0]), "early") {
-			t.Fatalf("%d letters: %v", len(letters), letters)
-		}
-		second := p.register(t, "placed", e.v2)
-		relaytest.Eventually(t, "the new version is in use", func() (bool, string) {
-			p.insert(t, "probe", "placed", `{"n": 4}`)
-			p.AwaitCaughtUp(t)
-			got := p.values(t)
-			return strings.Contains(fmt.Sprint(got), fmt.Sprintf(`%d {"n":4%s}`, second, e.none)), fmt.Sprint(got)
-		})
-		p.insert(t, "b", "placed", `{"n": 5, "note": "new"}`)
-		p.AwaitCaughtUp(t)
-		run.Stop(t)
-		redriven := p.Exec(t, "deadletter", "redrive", "--all", "--yes")
-		if code := redriven.Wait(t); code != 0 {
-			t.Fatalf("redrive ends with %d:\n%s", code, redriven.Output())
-		}
-		p.expect(t, "a", fmt.Sprintf(`%d {"n":1}`, first), fmt.Sprintf(`%d {"n":2,"note":"early"}`, second))
-		p.expect(t, "b", fmt.Sprintf(`%d {"n":3}`, first), fmt.Sprintf(`%d {"n":5,"note":"new"}`, second))
+		redrivenByTheNewVersion(t, newEncoded(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault), e, url, guarantee))
 	})
+}
+
+// The same for Protobuf, by a registry that gives it compiled.
+func TestSchemas_ProtobufIsRedrivenOnceTheSchemaIsFixed(t *testing.T) {
+	t.Parallel()
+	for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
+		t.Run(string(guarantee), func(t *testing.T) {
+			r := newRegistry(t)
+			r.compiles(t)
+			redrivenByTheNewVersion(t, newEncoded(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault), protobufEncoding, r.URL(), guarantee))
+		})
+	}
+}
+
+func redrivenByTheNewVersion(t *testing.T, p *encodedPipeline) {
+	first := p.register(t, "placed", p.v1)
+	run := p.Start(t)
+	run.AwaitStreaming(t)
+	p.insert(t, "a", "placed", `{"n": 1}`)
+	p.insert(t, "a", "placed", `{"n": 2, "note": "early"}`)
+	p.insert(t, "b", "placed", `{"n": 3}`)
+	p.AwaitCaughtUp(t)
+	letters := readCommitted(t, p.Pipeline, p.letters)
+	if len(letters) != 1 || !strings.Contains(errorOf(letters[0]), p.misfit) || strings.Contains(errorOf(letters[0]), "early") {
+		t.Fatalf("%d letters: %v", len(letters), letters)
+	}
+	second := p.register(t, "placed", p.v2)
+	relaytest.Eventually(t, "the new version is in use", func() (bool, string) {
+		p.insert(t, "probe", "placed", `{"n": 4}`)
+		p.AwaitCaughtUp(t)
+		got := p.values(t)
+		return strings.Contains(fmt.Sprint(got), fmt.Sprintf(`%d {"n":4%s}`, second, p.none)), fmt.Sprint(got)
+	})
+	p.insert(t, "b", "placed", `{"n": 5, "note": "new"}`)
+	p.AwaitCaughtUp(t)
+	run.Stop(t)
+	redriven := p.Exec(t, "deadletter", "redrive", "--all", "--yes")
+	if code := redriven.Wait(t); code != 0 {
+		t.Fatalf("redrive ends with %d:\n%s", code, redriven.Output())
+	}
+	p.expect(t, "a", fmt.Sprintf(`%d {"n":1}`, first), fmt.Sprintf(`%d {"n":2,"note":"early"}`, second))
+	p.expect(t, "b", fmt.Sprintf(`%d {"n":3}`, first), fmt.Sprintf(`%d {"n":5,"note":"new"}`, second))
 }
 
 func errorOf(rec *kgo.Record) string {

@@ -28,17 +28,20 @@ const (
 // registry is one in the process of the test, which can be away.
 type registry struct {
 	*srfake.Registry
-	away atomic.Bool
+	away    atomic.Bool
+	refused atomic.Int64 // requests while it was away
 }
 
 func newRegistry(t *testing.T) *registry {
 	r := &registry{Registry: srfake.New()}
 	t.Cleanup(r.Close)
 	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
-		if r.away.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
+		if !r.away.Load() {
+			return false
 		}
-		return r.away.Load()
+		r.refused.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
 	})
 	return r
 }

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -114,6 +115,9 @@ func captureOne(ctx context.Context, connect *stage.Connect, c *golden.Case, o o
 		return "", err
 	}
 	difference := c.Differs(captured.Records, captured.Error)
+	if difference == "" && !bytes.Equal(c.Schemas, captured.Schemas) {
+		difference = "registered schemas"
+	}
 	if difference == "" || o.check {
 		return difference, nil
 	}

@@ -26,8 +26,17 @@ type Case struct {
 	Script    []Step
 
 	Records []Record
+	Schemas []byte // what the registry had in the end, a Registered a line; nil: the case has no registry
 	Error   string // empty: the connector did not fail
 	Digest  *Digest
+}
+
+// Registered is a schema that a converter registered.
+type Registered struct {
+	Subject string          `json:"subject"`
+	Version int             `json:"version"`
+	ID      int             `json:"id"`
+	Text    json.RawMessage `json:"schema"`
 }
 
 // Topic is what a topic is made with.
@@ -99,6 +108,7 @@ func Load(path string) (*Case, error) {
 	c.Schema = l.script(Schema)
 	c.Script = l.script(Script)
 	c.Records = l.records(Expected)
+	c.Schemas = files[ExpectedSchemas]
 	c.Error = strings.TrimSpace(string(files[ExpectedError]))
 	if text := files[ExpectedDigest]; text != nil {
 		c.Digest = &Digest{}

@@ -10,6 +10,7 @@
 //	schema.sql            run before the connector starts
 //	dml.sql               run while it streams; lines that begin with --@ are directives
 //	expected.jsonl        records by topic, partition and offset
+//	expected-schemas.jsonl  what the schema registry had in the end
 //	expected-error.txt    why the connector failed: exception and causes
 //	expected-digest.json  instead of the middle of a long expected.jsonl
 //	expected-notes.json, expected-log.txt   for the reader, never compared

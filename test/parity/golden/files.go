@@ -21,21 +21,22 @@ const encodedExt = ".base64"
 
 // Names of the parts of a case, in the order of an archive.
 const (
-	About          = "case.json"
-	Connector      = "connector.json"
-	Worker         = "worker.properties"
-	Schema         = "schema.sql"
-	Script         = "dml.sql"
-	Expected       = "expected.jsonl"
-	ExpectedError  = "expected-error.txt"
-	ExpectedDigest = "expected-digest.json"
-	ExpectedNotes  = "expected-notes.json"
-	ExpectedLog    = "expected-log.txt"
-	RelayConfig    = "relay.yaml"
+	About           = "case.json"
+	Connector       = "connector.json"
+	Worker          = "worker.properties"
+	Schema          = "schema.sql"
+	Script          = "dml.sql"
+	Expected        = "expected.jsonl"
+	ExpectedSchemas = "expected-schemas.jsonl"
+	ExpectedError   = "expected-error.txt"
+	ExpectedDigest  = "expected-digest.json"
+	ExpectedNotes   = "expected-notes.json"
+	ExpectedLog     = "expected-log.txt"
+	RelayConfig     = "relay.yaml"
 )
 
 var parts = []string{
-	About, Connector, Worker, Schema, Script, Expected, ExpectedError, ExpectedDigest, ExpectedNotes, ExpectedLog, RelayConfig,
+	About, Connector, Worker, Schema, Script, Expected, ExpectedSchemas, ExpectedError, ExpectedDigest, ExpectedNotes, ExpectedLog, RelayConfig,
 }
 
 // Files are the parts of a case by name. A part without bytes differs from a part

@@ -27,6 +27,9 @@ type Connect struct {
 	worker *sandbox.Debezium // nil until the first case
 	set    string            // the worker's settings, as in worker.properties
 	used   map[string]bool   // names whose offsets the worker may have
+
+	registry *sandbox.Registry // of the case; nil: it has none
+	plugins  string            // where the registry's converter is
 }
 
 // NewConnect starts nothing yet. log may be nil.
@@ -34,8 +37,10 @@ func (l *Lane) NewConnect(log io.Writer) *Connect {
 	return &Connect{lane: l, log: &logLines{to: log}, used: map[string]bool{}}
 }
 
-// Close ends the worker.
-func (c *Connect) Close() error {
+// Close ends the worker and the registry.
+func (c *Connect) Close() error { return errors.Join(c.closeWorker(), c.closeRegistry()) }
+
+func (c *Connect) closeWorker() error {
 	if c.worker == nil {
 		return nil
 	}
@@ -47,6 +52,7 @@ func (c *Connect) Close() error {
 type Captured struct {
 	Records []golden.Record // all of them, with what is volatile
 	Error   string          // as in expected-error.txt; empty: it did not fail
+	Schemas []byte          // of the registry, as in expected-schemas.jsonl
 	Notes   []Note
 	Log     []string // warnings and errors of the worker
 }
@@ -80,6 +86,9 @@ func (c *Connect) Capture(ctx context.Context, g *golden.Case, with CaptureWith)
 	if err := c.lane.Reset(ctx, g.Topics); err != nil {
 		return nil, err
 	}
+	if err := c.converted(ctx, g); err != nil {
+		return nil, err
+	}
 	if err := c.ready(ctx, g); err != nil {
 		return nil, err
 	}
@@ -104,6 +113,9 @@ func (c *Connect) Capture(ctx context.Context, g *golden.Case, with CaptureWith)
 	if r.out.Records, err = c.lane.Records(ctx); err != nil {
 		return nil, err
 	}
+	if r.out.Schemas, err = c.schemas(ctx); err != nil {
+		return nil, err
+	}
 	markVolatile(g, r.out.Records, began, time.Now())
 	r.out.Log = c.log.distinct()
 	return &r.out, nil
@@ -113,12 +125,12 @@ func (c *Connect) Capture(ctx context.Context, g *golden.Case, with CaptureWith)
 // name.
 func (c *Connect) ready(ctx context.Context, g *golden.Case) error {
 	if c.worker != nil && (c.used[g.Name] || c.worker.Pid() == 0) {
-		if err := c.Close(); err != nil {
+		if err := c.closeWorker(); err != nil {
 			return err
 		}
 		clear(c.used)
 	}
-	settings := string(g.Worker)
+	settings := c.settings(g)
 	if c.worker == nil {
 		worker, err := sandbox.StartDebezium(ctx, sandbox.DebeziumOptions{Brokers: c.lane.brokers, Worker: properties(settings), Log: c.log})
 		c.worker, c.set = worker, settings
@@ -157,7 +169,7 @@ type capture struct {
 
 // post makes the connector and waits until it streams or has failed.
 func (r *capture) post(ctx context.Context) error {
-	connector, err := r.lane.Connector(r.g, r.name)
+	connector, err := r.connector(r.g, r.name)
 	if err != nil {
 		return err
 	}

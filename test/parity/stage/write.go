@@ -33,6 +33,7 @@ func (c *Captured) Write(into *golden.Case) error {
 		return err
 	}
 	files[golden.Expected] = []byte(lines.String())
+	files.Set(golden.ExpectedSchemas, c.Schemas)
 	files.Set(golden.ExpectedError, text(c.Error))
 	files.Set(golden.ExpectedLog, text(strings.Join(c.Log, "\n")))
 	files.Set(golden.ExpectedNotes, notes)
