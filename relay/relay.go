@@ -62,7 +62,7 @@ type Parts struct {
 	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
 	Probe  Prober                                // optional
 
-	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
+	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil. The letters' Run closes it
 	Ledger  promise.Ledger   // of promised positions, and of rows that may be missing; nil: nothing is kept. Run closes it
 }
 
@@ -77,12 +77,12 @@ type Relay struct {
 	// Run's goroutine owns the fields from here to delivery.
 	sink               sink.Sink
 	furthest           retry.Furthest
-	progressed         bool       // the last session confirmed or delivered what none before it did
+	progressed         bool       // the last session got further than every session before it
 	ended              sessionEnd // the last session
 	holder             string     // this process, among all who ever had the slot
 	known              resume.Known
 	serverPID          int  // process of the server that the last session streamed from
-	waitForPredecessor bool // records of another producer may be on their way: another relay had the slot, or a new client took over
+	waitForPredecessor bool // records of another producer may be on their way: of another relay, or of a client that was dropped
 	lastNotices        time.Time
 	delivery           *delivery.Shared // what sessions leave to each other
 	schemas            *schemas.Keeper  // safe from any goroutine
@@ -107,8 +107,7 @@ type Relay struct {
 
 // drift is a change of the publication or a table while the relay ran. Rows that were written
 // meanwhile may be missing from the stream without a trace, also after the change is undone. So
-// the process confirms nothing more: the operator confirms with a restart that the gap was dealt
-// with.
+// the process confirms nothing more: a restart says that somebody has dealt with the gap.
 type drift struct {
 	error
 	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
@@ -393,12 +392,11 @@ func (r *Relay) endRules() ending.Rules {
 	return ending.Rules{Streamed: r.streamed.Load(), ExitWhenBlocked: r.cfg.OnBlocked == ExitWhenBlocked, OwnProcess: r.serverPID}
 }
 
-// maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
-// further. After rows were dropped the session before took long. Else each knows something of its
-// rows that the one before did not: that they come as text, where their transaction ends, or which
-// record is rejected. That ends after a few sessions, except in one case: of two transactions that
-// are larger than the window, before a position that the server does not get, each session finds
-// the end of one and forgets that of the other.
+// maxAtOnce bounds sessions in a row that begin without a pause and get no further. One that had to
+// drop rows lasted long. Each other one has learned something that the one before lacked: that rows
+// come as text, where a transaction ends, which record is rejected. So they end after a few. One case
+// does not: two transactions larger than the window, before a position that the server does not
+// get; each session finds the end of one and forgets the other's.
 const maxAtOnce = 16
 
 // restartsAtOnce returns why the next session begins at once after an error.

@@ -37,7 +37,7 @@ type session struct {
 	bounds        bounds
 	status.Gauges // Full, Took and ConfirmMoved feed the status
 
-	until wal.LSN // in a drain that goes on: what commits later is not read; zero: the stop ends the reading
+	until wal.LSN // in a drain that goes on: where its reading ends; zero: the stop ends it
 	cause error   // what ended it; of a stop, run may return ErrDrainCut instead
 
 	interrupts chan error    // why the session has to end, from any goroutine
@@ -57,7 +57,7 @@ type sessionStart struct {
 // intake is how the reader hands batches to the deliverer.
 type intake struct {
 	out     chan *wal.Batch // the reader sends, and closes at its end
-	lost    chan struct{}   // closed by the reader when the source failed: before out, or after awaitRowsBefore
+	lost    chan struct{}   // closed by the reader when the source failed: at once, or after the rows before the end were waited for (awaitRowsBefore)
 	srcErr  error           // written by the reader before it closes out
 	emptied chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
@@ -309,12 +309,11 @@ func (s *session) lastUnknown() bool {
 }
 
 // When the slot changes hands, only these delays keep a key's order. A relay that lost its
-// connection writes nothing new once it knows: at most a quarter of a second after the server closed
-// it, and, if the network is lost without a message, before the server releases the slot (on Linux;
-// elsewhere the relay knows when it reads). Its earlier requests are answered within lossGrace, or
+// connection knows within a quarter of a second after the server closed it. If the network is lost
+// without a message, it knows before the server releases the slot (on Linux; elsewhere when it next
+// reads). From then on it writes nothing new. Its earlier requests are answered within lossGrace, or
 // it resets its connections to the brokers, which discards what the kernel has not delivered. A
-// standby sends nothing for standbyGrace after it got the slot, which is longer than both together.
-// These can take longer: a suspended process or machine, a broker that handles a request late,
+// standby sends nothing for standbyGrace after it got the slot: longer than both together. These can take longer: a suspended process or machine, a broker that handles a request late,
 // and buffers in between. A single relay keeps its producer id from session to session and needs no
 // timing (abandon).
 //
@@ -496,9 +495,9 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 //
 //   - before it, the reader hands over one batch and the channel holds two, each of
 //     MaxBatchBytes and a row at most;
-//   - after it, the sink takes whatever it is sent. The client has no limit in bytes, and
-//     one in records that no memory reaches (kgo.MaxBufferedRecords in sink/kafka). Send
-//     waits for a topic to be loaded or a partition to be woken, whatever is in flight;
+//   - after it the sink takes whatever it is sent: the client has no limit in bytes, and its
+//     limit in records (kgo.MaxBufferedRecords) is never reached. Send waits only until a
+//     topic is loaded or an idle partition has answered;
 //   - what is sent without an entry of its own takes the place of records that have one
 //     (tries, dead letters), or is one set of heartbeats at a time.
 func (s *session) admit(ctx, deliveryCtx context.Context, f *delivery.InFlight, e checkpoint.Entry) error {
