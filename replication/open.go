@@ -116,8 +116,12 @@ func (s *Stream) startCopy(ctx context.Context) error {
 	return postgres.Classify("start replication", err)
 }
 
+func (s *Stream) startQuery() ([]byte, error) {
+	return (&pgproto3.Query{String: startCommand(s.cfg.Slot, s.cfg.Publication, s.binary, len(s.cfg.Messages) > 0)}).Encode(nil)
+}
+
 func (s *Stream) requestCopy() error {
-	query, err := (&pgproto3.Query{String: startCommand(s.cfg.Slot, s.cfg.Publication, s.binary, len(s.cfg.Messages) > 0)}).Encode(nil)
+	query, err := s.startQuery()
 	if err != nil {
 		return err
 	}
@@ -250,7 +254,7 @@ func (s *Stream) confirmReleased(confirmed wal.LSN) error {
 	if err != nil || s.status.frozen || flush <= s.status.flush {
 		return err
 	}
-	query, err := (&pgproto3.Query{String: startCommand(s.cfg.Slot, s.cfg.Publication, s.binary, len(s.cfg.Messages) > 0)}).Encode(nil)
+	query, err := s.startQuery()
 	if err != nil {
 		return err
 	}
