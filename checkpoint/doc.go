@@ -4,7 +4,12 @@
 // The server keeps every transaction whose commit record starts at or after the confirmed
 // position, and never sends an earlier one again. A position that is too high therefore loses
 // rows, and the server does not check it. This is the argument that the position is never too
-// high:
+// high.
+//
+// It assumes: a walsender names a position only after every commit before it (protocol 1, without
+// streaming and two_phase: startCommand of package replication); brokers keep what they
+// acknowledged (acks=all); the publication sends every row of its tables, and a change of it freezes
+// the position (drift of package relay).
 //
 //  0. A tracker begins at the position from which the server began to stream (New; newSession of
 //     package relay gives it Stream.Start, the slot's confirmed position). The server sends no
@@ -17,23 +22,28 @@
 //     and with it this tracker: Stream.flush and Stream.offer when they are interrupted or the
 //     connection fails, session.take when it returns an error, session.readThrough,
 //     and session.run after the deliverer has ended. So does whoever drops rows before they are
-//     decoded (Stream.roomToRead): nothing that was read behind them is decoded.
+//     decoded (Stream.roomToRead): nothing that was read behind them is decoded. What comes after
+//     Stream.Run has returned is never decoded (reportUntilClose, discard).
 //  2. An entry's position is the end of a commit, or a keep-alive, that lies wholly
 //     in that entry or before it. It is never the position of a row, nor that of
 //     a transaction whose commit has not been read: inside a transaction the decoder drops a
-//     keep-alive's position (Decoder.Idle of package pgoutput).
+//     keep-alive's position (Decoder.Idle of package pgoutput). A message outside any transaction is
+//     a row, and gives its entry no position.
 //  3. An entry is done when every one of its rows is done. An entry without rows is done at
 //     once (Track). A row is done when every record that the router made of it (none, one or
-//     several) is done. A record is done when the brokers have acknowledged it, or the dead
-//     letter that took its place, or when it was skipped (relay.on_reject: skip). The
-//     router makes no record of a row that a mapping leaves out. None is made either of a row that was
+//     several) is done. A record is done when the brokers have acknowledged it, with exactly-once
+//     when its Kafka transaction is committed. The same holds for the dead letter in its place. A
+//     skipped record is done at once (relay.on_reject: skip). The router makes no record of a row that a mapping leaves out. None is made either of a row that was
 //     skipped, that another relay delivered (Config.AlreadySent of package relay), or that an
-//     earlier session or a committed checkpoint covers. InFlight.countDown of package delivery
+//     earlier session or a committed checkpoint covers. That rows keep their number in every session
+//     is argued in docs/adr/002. InFlight.countDown of package delivery
 //     counts the sends of a batch, and one more until all of its rows are routed and
 //     none is held; the last calls Ticket.Done.
-//     If only the rows up to the end of one of its transactions are done,
-//     Partial reports that end. The end then counts as the entry's position, but
-//     only while the entry is the oldest pending one.
+//     Ticket.Partial reports the end of a transaction of the entry when every row up to it is done:
+//     every record of these rows was handed to the sink and acknowledged (InFlight.confirmBefore,
+//     after settle or in blockedAt), or all but the held rows at the end are
+//     (confirmBeforeHeld). That end counts as the entry's position, but only while the entry is
+//     the oldest pending one.
 //  4. Confirmable is the greatest position among the done entries that no pending
 //     entry precedes, and the tracker's first position without one.
 //
@@ -43,5 +53,6 @@
 // lose data, and this package cannot express it.
 //
 // A second check does not rely on this argument: status.check of package replication refuses a
-// position beyond what was handed to the consumer, reports nothing, and ends the stream.
+// position beyond what was read, reports nothing, and ends the stream. It cannot see an
+// acknowledgement that is counted too early.
 package checkpoint

@@ -15,7 +15,7 @@ type Entry struct {
 	Open    int       // of them, those at the end whose transaction continues in the next entry
 	Bytes   int       // memory they hold until then
 	Through wal.LSN   // may be confirmed once this and every earlier entry is done; zero: nothing
-	Read    time.Time // when the entry was read
+	Read    time.Time // when the deliverer took it
 	First   Commit    // of its first row; zero without rows
 	Last    Commit    // of its last row; zero without rows
 }
@@ -47,7 +47,7 @@ type Tracker struct {
 	next       uint64
 	rows       int
 	bytes      int
-	open       int      // rows of entries before first whose transaction continues
+	open       int      // rows of finished entries that cannot be confirmed yet: their transaction continues in a pending entry
 	unreported []Commit // of rows that are done and not yet reported to the server, in order
 }
 
@@ -234,13 +234,13 @@ func (t *Tracker) Room() <-chan struct{} { return t.room }
 
 // Stats is a snapshot of what is in flight.
 type Stats struct {
-	Entries     int
-	Rows        int // of entries that are not done
-	Waiting     int // acknowledged rows that are not confirmable yet: an earlier row, or one of their transaction, is pending
-	Bytes       int
-	Limit       int
-	Oldest      time.Time // Read of the oldest pending entry; zero when there is none
-	Unconfirmed Commit    // of the oldest row that is not yet reported to the server; zero when there is none
+	Entries    int
+	Rows       int // of entries that are not done
+	Waiting    int // acknowledged rows that are not confirmable yet: an earlier row, or one of their transaction, is pending
+	Bytes      int
+	Limit      int
+	Oldest     time.Time // Read of the oldest pending entry; zero when there is none
+	Unreported Commit    // of the oldest row that is not yet reported to the server; zero when there is none
 }
 
 // Stats takes the lock; call it at human pace.
@@ -250,7 +250,7 @@ func (t *Tracker) Stats() Stats {
 	s := Stats{Entries: int(t.next - t.first), Rows: t.rows, Waiting: t.open, Bytes: t.bytes, Limit: t.limit}
 	if t.first < t.next {
 		head := &t.ring[t.first%uint64(len(t.ring))]
-		s.Oldest, s.Unconfirmed = head.Read, head.First
+		s.Oldest, s.Unreported = head.Read, head.First
 	}
 	for seq := t.first; seq < t.next; seq++ {
 		if e := &t.ring[seq%uint64(len(t.ring))]; e.done {
@@ -258,7 +258,7 @@ func (t *Tracker) Stats() Stats {
 		}
 	}
 	if len(t.unreported) > 0 {
-		s.Unconfirmed = t.unreported[0]
+		s.Unreported = t.unreported[0]
 	}
 	return s
 }

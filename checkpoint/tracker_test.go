@@ -149,7 +149,7 @@ func TestTracker_KnowsTheOldestRowThatTheServerWasNotToldOf(t *testing.T) {
 		if lsn != 0 {
 			commit = at(lsn)
 		}
-		if got := tr.Stats().Unconfirmed; got != commit {
+		if got := tr.Stats().Unreported; got != commit {
 			t.Errorf("%s: the oldest is %+v, want %+v", when, got, commit)
 		}
 	}
@@ -187,11 +187,11 @@ func TestTracker_RemembersABoundedNumberOfUntoldRows(t *testing.T) {
 	}
 	end := tr.Confirmable()
 	tr.Reported(end - 1)
-	if got := tr.Stats().Unconfirmed; got.At == 0 {
+	if got := tr.Stats().Unreported; got.At == 0 {
 		t.Error("a row that was not told is forgotten")
 	}
 	tr.Reported(end)
-	if got := tr.Stats().Unconfirmed; got.At != 0 {
+	if got := tr.Stats().Unreported; got.At != 0 {
 		t.Errorf("everything was told, and %+v is unconfirmed", got)
 	}
 }
@@ -331,7 +331,7 @@ func TestTracker_PartialKeepsTheFirstRowBehindAPosition(t *testing.T) {
 	a.Done()
 	wantConfirmed(t, tr, 150)
 	tr.Reported(150)
-	if got := tr.Stats().Unconfirmed; got.At != 160 {
+	if got := tr.Stats().Unreported; got.At != 160 {
 		t.Errorf("the oldest row is at %s", got.At)
 	}
 }

@@ -14,8 +14,8 @@ func (s *session) alreadySent(row *wal.Row) bool {
 	return true
 }
 
-// alreadySentBelow is the position at which Config.AlreadySent ends to hold. Behind a fork that its
-// history does not have, other rows have the same positions.
+// alreadySentBelow is the position up to which Config.AlreadySent holds. Behind a fork that its
+// history lacks, the same positions are other rows'.
 func (r *Relay) alreadySentBelow(now wal.Origin) wal.LSN {
 	if r.cfg.AlreadySent == nil {
 		return 0

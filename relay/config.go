@@ -39,7 +39,8 @@ const (
 	SkipOnReject       = delivery.SkipOnReject
 )
 
-// Config is the packages' configurations and what needs two of them.
+// Config holds the configurations of the stages, and the settings that belong to more than one of
+// them.
 type Config struct {
 	Replication postgres.Config
 	Stream      replication.Options
@@ -126,11 +127,10 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// ConfirmedUpTo returns the position up to which a relay that starts now takes everything to
-// be delivered, or why it does not stream. start is the slot's position. found are the
-// values that the checkpoint topic has of the slot, by key: that of stored.Key with
-// ExactlyOnce, else those that end with stored.PromiseSuffix. Read the slot before the
-// topic: a relay at work moves the topic first.
+// ConfirmedUpTo returns the position up to which a relay that starts now takes everything for
+// delivered, or why it would not stream. start is the slot's position. found are the slot's values
+// in the checkpoint topic: with ExactlyOnce that of stored.Key, else all that end with
+// stored.PromiseSuffix. Read the slot first, then the topic: a running relay moves the topic first.
 func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
 	cfg := c.WithDefaults()
 	from := cfg.resumeConfig()

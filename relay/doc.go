@@ -6,8 +6,10 @@
 //	     ▲                              Delivery.Route/Send         │
 //	     └── session.confirmed ◄── Tracker.Confirmable ◄─ Ticket.Done ┘
 //
-// A session is one connection's life, with two goroutines, the reader and the deliverer; a third
-// raises a promised position. Its intake ends first, by the operator's signal or by a failure
+// A session is one connection's life, with two goroutines, the reader and the deliverer. With
+// exactly-once a third is the sink's (sink/kafkatx/session.go), and with relay.detect_moved_slot one
+// raises a promised position. A callback of the client counts acknowledgements, runs the events and
+// finishes tickets; it must not block. A session's intake ends first, by the operator's signal or by a failure
 // (ctx); its delivery ends later, when every sent record is acknowledged or the drain is over
 // (deliveryCtx). Two sessions never overlap.
 //
@@ -17,7 +19,7 @@
 // slot's position does not move.
 //
 // Errors are sorted by what has to happen next (package ending). Retry: reconnect after a pause.
-// Refused: PostgreSQL or Kafka refuses this configuration; the process ends if streaming never
-// began. Blocked: the same later, or a row that cannot be delivered; the relay stays up,
-// confirms nothing past it, and tries again. An unknown error counts as blocked.
+// Refused: PostgreSQL or Kafka refuses this configuration before streaming began; the process ends.
+// Blocked: they refuse it later, or a row cannot be delivered; the relay stays up, confirms
+// nothing past it, and tries again. An unknown error counts as blocked.
 package relay

@@ -60,6 +60,14 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	}
 }
 
+// DrainTimeout is the error of a drain that took too long.
+func (s *session) DrainTimeout() error {
+	if !s.delivery.Outstanding() && s.tracker.Stats().Rows == 0 && !s.taken.open {
+		return ending.ErrStopped
+	}
+	return ErrDrainCut
+}
+
 // Last is the last row that was taken, and whether its transaction continues after the last
 // batch.
 func (s *session) Last() (wal.Place, bool) { return s.taken.last, s.taken.open }

@@ -8,7 +8,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// show makes the session visible to the monitor and to what runs beside the sessions. nil: it is over.
+// show makes the session visible to the monitor and to what runs beside the sessions; nil: it is
+// over. The monitor gets a nil interface then, not a nil *session in one.
 func (r *Relay) show(s *session) {
 	r.session.Store(s)
 	if s == nil {
@@ -18,9 +19,9 @@ func (r *Relay) show(s *session) {
 	r.monitor.SetSession(s)
 }
 
-// BlockedFor is how long nothing more can be taken: the window is full, or Send
-// waits, for a topic's partitions to be loaded, and what was read since fills the
-// channel that leads to it. Then there is room in the window, and no way to use it.
+// BlockedFor is how long no further batch could be taken. Either the window is full, or Send waits
+// until a topic's partitions are loaded and the channel from the reader is full (loading): then the
+// window has room that cannot be used.
 func (s *session) BlockedFor(now time.Time) (full time.Duration, loading bool) {
 	full, is := s.Full.Ago(now)
 	if !is && len(s.intake.out) == cap(s.intake.out) {

@@ -2,36 +2,25 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
-	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/retry"
 	"github.com/cdc-relay/cdc-relay/relay/schemas"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
-	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Source is what a session needs of replication; *replication.Stream satisfies it.
@@ -62,7 +51,7 @@ type Parts struct {
 	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
 	Probe  Prober                                // optional
 
-	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
+	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil. The letters' Run closes it
 	Ledger  promise.Ledger   // of promised positions, and of rows that may be missing; nil: nothing is kept. Run closes it
 }
 
@@ -77,12 +66,12 @@ type Relay struct {
 	// Run's goroutine owns the fields from here to delivery.
 	sink               sink.Sink
 	furthest           retry.Furthest
-	progressed         bool       // the last session confirmed or delivered what none before it did
+	progressed         bool       // the last session got further than every session before it
 	ended              sessionEnd // the last session
 	holder             string     // this process, among all who ever had the slot
 	known              resume.Known
 	serverPID          int  // process of the server that the last session streamed from
-	waitForPredecessor bool // records of another producer may be on their way: another relay had the slot, or a new client took over
+	waitForPredecessor bool // records of another producer may be on their way: of another relay, or of a client that was dropped
 	lastNotices        time.Time
 	delivery           *delivery.Shared // what sessions leave to each other
 	schemas            *schemas.Keeper  // safe from any goroutine
@@ -107,8 +96,7 @@ type Relay struct {
 
 // drift is a change of the publication or a table while the relay ran. Rows that were written
 // meanwhile may be missing from the stream without a trace, also after the change is undone. So
-// the process confirms nothing more: the operator confirms with a restart that the gap was dealt
-// with.
+// the process confirms nothing more: a restart says that somebody has dealt with the gap.
 type drift struct {
 	error
 	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
@@ -148,69 +136,6 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	return r
 }
 
-// Open builds the real parts. It checks the configuration and touches no server. hooks make those
-// of each Kafka client.
-func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...func() kgo.Hook) (*Relay, error) {
-	cfg = cfg.WithDefaults()
-	routes, err := router.New(cfg.Router)
-	if err != nil {
-		return nil, &ConfigError{Err: err}
-	}
-	var r *Relay
-	cfg.Stream.Binary = func(tables []*wal.Relation, from, end wal.LSN) bool {
-		return !r.olderTypes.Ahead(from, end) && !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return !routes.BinarySafe(t) })
-	}
-	if cfg.OnReject == DeadLetterOnReject {
-		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
-	}
-	build := func() (sink.Sink, error) {
-		return OpenSink(cfg, ev, log.With().Str("component", "sink").Logger(), hooks)
-	}
-	first, err := build()
-	if err != nil {
-		return nil, &ConfigError{Err: err}
-	}
-	parts := Parts{
-		Router: routes,
-		Probe:  watch.NewProbe(cfg.Replication),
-		Source: func(ctx context.Context) (Source, error) {
-			return replication.Open(ctx, cfg.Replication, cfg.Stream, log.With().Str("component", "replication").Logger())
-		},
-		Sink: func() (sink.Sink, error) {
-			if s := first; s != nil {
-				first = nil
-				return s, nil
-			}
-			return build()
-		},
-	}
-	if cfg.KeepsPositions() {
-		if parts.Ledger, err = topics.NewLedger(cfg.Kafka.Connection, cfg.CheckpointTopic); err != nil {
-			_ = first.Close(context.Background()) // nothing was sent
-			return nil, &ConfigError{Err: err}
-		}
-	}
-	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
-		parts.Journal = topics.NewFollower(cfg.Kafka.Connection, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
-	}
-	r = New(cfg, parts, ev, log.With().Str("component", "relay").Logger())
-	return r, nil
-}
-
-// OpenSink builds the sink of the guarantee. It connects to nothing.
-func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []func() kgo.Hook) (sink.Sink, error) {
-	if cfg.Guarantee != ExactlyOnce {
-		return kafka.New(cfg.Kafka, log, hooks...)
-	}
-	return kafkatx.New(kafkatx.Config{
-		Config: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic, Interval: cfg.CommitInterval,
-		// A row takes about twice its record's size of the window. Half of the window is for
-		// what is routed while a transaction is being ended.
-		MaxBytes: cfg.MaxInFlightBytes / 4, DivideBytes: cfg.MaxInFlightBytes / 4,
-		Ended: ev.TransactionEnded,
-	}, log, hooks...)
-}
-
 // Run streams until ctx ends, or up to Config.Stream.Until, then drains, and returns nil when nothing was left
 // in flight. A *ConfigError, *RefusedError or *BlockedError means that a restart
 // does not help; after every other error it may.
@@ -240,20 +165,6 @@ func (r *Relay) Run(ctx context.Context) error {
 	endDrain() // and a probe that is under way
 	r.dropSink()
 	return err
-}
-
-// Discard closes what Open made, of a relay that is not run.
-func (r *Relay) Discard() {
-	if first, err := r.parts.Sink(); err == nil {
-		r.sink = first
-		r.dropSink()
-	}
-	if r.parts.Ledger != nil {
-		r.parts.Ledger.Close()
-	}
-	if r.parts.Journal != nil {
-		r.parts.Journal.Close()
-	}
 }
 
 // Status is a consistent snapshot.
@@ -297,303 +208,4 @@ func (r *Relay) limitDrain(ctx context.Context, endDrain context.CancelFunc, sto
 	case <-stopped:
 	}
 	endDrain()
-}
-
-// standbyPoll is how often a standby asks for the slot: often enough to take over
-// within two seconds of a clean stop.
-const standbyPoll = 500 * time.Millisecond
-
-var errEnded = errors.New("read stream: it ended without an error")
-
-// loop repeats sessions until the stop, or a fatal error.
-func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
-	wait := retry.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
-	var repeats retry.Repetition
-	atOnce := 0 // sessions in a row that began at once, and did not get further
-	for {
-		began := time.Now()
-		r.progressed = false
-		r.forgetServerBack()
-		err := r.runSession(ctx, deliveryCtx, 0)
-		r.noteDrift(ctx, err)
-		if ctx.Err() != nil || deliveryCtx.Err() != nil {
-			return r.stopError(r.drainOn(ctx, deliveryCtx, err))
-		}
-		if err == nil && r.cfg.Stream.Until != 0 {
-			return nil // the stream ended there, and all of it is confirmed
-		}
-		if err == nil {
-			err = errEnded
-		}
-		if r.progressed || time.Since(began) > r.cfg.RetryMax {
-			wait.Reset()
-		}
-		if why, again := r.restartsAtOnce(err); again {
-			r.log.Info().Err(err).Msg(why)
-			if atOnce++; r.progressed {
-				atOnce = 1
-			}
-			if atOnce > maxAtOnce && !pause(ctx, deliveryCtx, wait.Delay(), r.serverBack, r.tryNow) {
-				return nil
-			}
-			continue
-		}
-		atOnce = 0
-		same := repeats.Count(err)
-		rules := r.endRules()
-		next := rules.After(err)
-		if next.Fatal != nil {
-			if next.Reason == fault.ReasonFenced && !r.pauseFenced(ctx, deliveryCtx, err) {
-				return nil
-			}
-			return next.Fatal
-		}
-		delay := wait.Delay()
-		if postgres.KindOf(err) == fault.KindBusy {
-			if !rules.OwnHolder(err) {
-				r.waitForPredecessor = true
-				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
-			}
-			r.monitor.Reached(true, false) // the server named the slot's holder
-			wait.Reset()                   // an outage before it must not delay the first look at the slot
-			delay = standbyPoll + wait.Delay()
-		} else {
-			r.monitor.Reconnects.Add(1)
-			if r.ev.Reconnecting != nil {
-				r.ev.Reconnecting(reconnectReason(err), err)
-			}
-		}
-		logged := r.monitor.SetState(next.State, next.Reason, err.Error())
-		r.monitor.Waits(time.Now().Add(delay))
-		if next.State != status.Standby && (same == 1 && !logged || same%50 == 0) { // a standby has logged its state
-			r.log.Warn().Err(err).Str("state", string(next.State)).Str("reason", next.Reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
-		}
-		if !pause(ctx, deliveryCtx, delay, r.serverBack, r.tryNow) {
-			return nil
-		}
-	}
-}
-
-// pauseFenced keeps two relays from fencing each other as fast as they are restarted. It returns false
-// when a stop was asked for meanwhile.
-func (r *Relay) pauseFenced(ctx, deliveryCtx context.Context, err error) bool {
-	r.monitor.SetState(status.Blocked, fault.ReasonFenced, err.Error())
-	return pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil)
-}
-
-// noteDrift remembers a session that ended at a drift: none comes after it.
-func (r *Relay) noteDrift(ctx context.Context, err error) {
-	if err != nil && r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
-		r.drift.CompareAndSwap(nil, &drift{error: err})
-		r.doubts.Write(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version, r.log)
-	}
-}
-
-func (r *Relay) endRules() ending.Rules {
-	return ending.Rules{Streamed: r.streamed.Load(), ExitWhenBlocked: r.cfg.OnBlocked == ExitWhenBlocked, OwnProcess: r.serverPID}
-}
-
-// maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
-// further. After rows were dropped the session before took long. Else each knows something of its
-// rows that the one before did not: that they come as text, where their transaction ends, or which
-// record is rejected. That ends after a few sessions, except in one case: of two transactions that
-// are larger than the window, before a position that the server does not get, each session finds
-// the end of one and forgets that of the other.
-const maxAtOnce = 16
-
-// restartsAtOnce returns why the next session begins at once after an error.
-func (r *Relay) restartsAtOnce(err error) (why string, ok bool) {
-	if errors.Is(err, record.ErrBinary) {
-		r.olderTypes.Met()
-		return "rows from before a column's type changed: reading them as text", true
-	}
-	if ending.ReadPast(err) {
-		return "reading rows again that came while the relay could not take them", true
-	}
-	return delivery.Again(err)
-}
-
-// forgetServerBack drops a token of serverBack that is older than the failure.
-func (r *Relay) forgetServerBack() {
-	select {
-	case <-r.serverBack:
-	default:
-	}
-}
-
-// stopError is what Run returns once a stop was asked for.
-func (r *Relay) stopError(err error) error {
-	if late := r.drainBlocker.Load(); late != nil && errors.Is(err, ErrDrainCut) {
-		return fmt.Errorf("%w: relay.drain_timeout (%s) expired, %s", err, r.cfg.DrainTimeout, *late)
-	}
-	if errors.Is(err, ErrDrainCut) || errors.Is(err, ending.ErrUnseen) {
-		return err
-	}
-	return nil // refused, waiting, or standing by: nothing was in flight
-}
-
-// runSession makes the sink ready and runs one session. It returns nil only after a
-// clean drain. until is zero, or where the reading ends in a drain that goes on.
-func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) error {
-	r.ended = sessionEnd{}
-	stopped := ctx
-	if until != 0 {
-		ctx = deliveryCtx // the session opens although a stop was asked for
-	}
-	if d := r.drift.Load(); d != nil {
-		return d
-	}
-	if err := r.readySink(ctx); err != nil {
-		return err
-	}
-	if err := r.delivery.Letters.CatchUp(ctx, rejected.Wait, r.cfg.Guarantee != ExactlyOnce); err != nil {
-		return err
-	}
-	src, err := r.parts.Source(ctx)
-	if err != nil {
-		return r.slotGone(err)
-	}
-	r.monitor.Reached(true, false)
-	err = r.checkHistory(src)
-	r.serverPID = src.ServerProcess()
-	if err == nil {
-		err = r.checkTables(src)
-	}
-	if err == nil {
-		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, src.Origin().Database, r.cfg.Replication.Slot))
-	}
-	if err != nil {
-		_ = src.Close(deliveryCtx, src.Start()) // the slot's own position: nothing moves
-		return err
-	}
-	s := newSession(r, src)
-	s.until = until
-	r.monitor.Begins(s.Lineage(), src.Start())
-	err = s.open(ctx)
-	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
-		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
-	}
-	if err == nil && r.parts.Ledger != nil && r.cfg.Guarantee != ExactlyOnce {
-		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
-	}
-	if err != nil {
-		_ = src.Close(deliveryCtx, src.Start()) // the slot's own position: nothing moves
-		return err
-	}
-	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()
-	err = s.run(stopped, deliveryCtx)
-	r.ended = sessionEnd{streamed: true, cause: s.cause, read: s.taken.read}
-	if ending.Unreadable(err) {
-		r.monitor.Unread(s.Lineage(), err)
-	}
-	if s.delivery.Isolates() && ending.Unreadable(err) {
-		err = delivery.ErrIsolated
-	}
-	r.forgetServerBack()
-	r.known.Reported = max(reported, wal.LSN(s.reported.Load()))
-	r.progressed = r.furthest.Progressed(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.known.Reported > reported
-	return err
-}
-
-// checkTables compiles the mapping against the catalog before the first row, so
-// that a mistake ends the start and not the stream.
-func (r *Relay) checkTables(src Source) error {
-	for _, table := range src.Tables() {
-		found, err := r.parts.Router.Pin(table)
-		if _, lacks := errors.AsType[*record.ColumnError](err); lacks && r.streamed.Load() {
-			return &ConfigError{Err: fmt.Errorf("%w; give the table the column back, or correct outbox in the configuration and restart", err)}
-		} else if err != nil {
-			return &ConfigError{Err: err}
-		}
-		if r.streamed.Load() {
-			continue
-		}
-		r.log.Info().Str("table", found.Table).Str("preset", found.Preset).Str("topic", found.Topic).Msg("table mapped")
-		for _, warning := range found.Warnings {
-			r.log.Warn().Str("table", found.Table).Msg(warning)
-		}
-	}
-	return nil
-}
-
-// readySink builds the sink and, until the brokers answered once, asks whether
-// they do. Later the client reconnects by itself while the stream continues. It asks again where the
-// dead-letter topic did not keep every letter.
-func (r *Relay) readySink(ctx context.Context) error {
-	if r.sink == nil {
-		s, err := r.parts.Sink()
-		if err != nil {
-			return &ConfigError{Err: err}
-		}
-		r.sink = s
-		r.monitor.SetSink(s)
-	}
-	if r.monitor.SinkReached() && !r.lettersLost.Load() {
-		return nil
-	}
-	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := r.sink.Ready(ready); err != nil {
-		return err
-	}
-	r.monitor.Reached(false, true)
-	r.lettersLost.Store(false)
-	return nil
-}
-
-// abandon gives up the records that the sink still holds, and keeps the sink if it can continue:
-// brokers refuse an abandoned request of the same producer id that comes after the next
-// session's records; of another producer id they would take it.
-func (r *Relay) abandon() {
-	a, able := r.sink.(sink.Abandoner)
-	if able {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		fenced, err := a.Abandon(ctx)
-		if err == nil {
-			r.waitForPredecessor = r.waitForPredecessor || !fenced
-			return
-		}
-		r.log.Warn().Err(err).Msg("could not abandon unanswered requests to the brokers; continuing with a new client")
-	}
-	r.waitForPredecessor = true
-	r.dropSink()
-}
-
-// dropSink closes a sink that still holds records, so that none of them is written after the
-// next holder of the slot begins.
-func (r *Relay) dropSink() {
-	if r.sink == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := r.sink.Close(ctx); err != nil {
-		r.log.Warn().Err(err).Msg("could not close the client of the brokers")
-	}
-	r.sink = nil
-	r.monitor.SetSink(nil)
-}
-
-// reconnectReason is an error's label in metrics.
-func reconnectReason(err error) string {
-	switch reason := postgres.Reason(err); reason {
-	case fault.ReasonNetwork, fault.ReasonTimeout, fault.ReasonSlotInUse, fault.ReasonAuth, fault.ReasonServerShutdown:
-		return reason
-	}
-	return "other"
-}
-
-// pause waits for d, or for a token of early or tryNow, and reports whether to continue.
-func pause(ctx, deliveryCtx context.Context, d time.Duration, early, tryNow <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-early:
-	case <-tryNow:
-	case <-ctx.Done():
-	case <-deliveryCtx.Done():
-	}
-	return ctx.Err() == nil && deliveryCtx.Err() == nil
 }

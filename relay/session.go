@@ -2,14 +2,11 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/ending"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
@@ -37,7 +34,7 @@ type session struct {
 	bounds        bounds
 	status.Gauges // Full, Took and ConfirmMoved feed the status
 
-	until wal.LSN // in a drain that goes on: what commits later is not read; zero: the stop ends the reading
+	until wal.LSN // in a drain that goes on: where its reading ends; zero: the stop ends it
 	cause error   // what ended it; of a stop, run may return ErrDrainCut instead
 
 	interrupts chan error    // why the session has to end, from any goroutine
@@ -57,7 +54,7 @@ type sessionStart struct {
 // intake is how the reader hands batches to the deliverer.
 type intake struct {
 	out     chan *wal.Batch // the reader sends, and closes at its end
-	lost    chan struct{}   // closed by the reader when the source failed: before out, or after awaitRowsBefore
+	lost    chan struct{}   // closed by the reader when the source failed: at once, or after the rows before the end were waited for (awaitRowsBefore)
 	srcErr  error           // written by the reader before it closes out
 	emptied chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
@@ -168,164 +165,6 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// watchConnection interrupts a drain whose connection is lost: a standby may have the slot
-// already.
-func (s *session) watchConnection() {
-	select {
-	case <-s.src.Lost():
-		s.interrupt(&fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "drain", Err: ending.ErrLost})
-	case <-s.intake.emptied:
-	}
-}
-
-// endedAlive reports that the stream ended with its connection alive, and that the rows before the end
-// are delivered first (awaitRowsBefore). The stream had to drop rows, or came to one that cannot be
-// read: every later session stops at such a row, and skipping it also skips whatever is undelivered
-// before it. With exactly-once it is false: Delivery.Unreadable delivers them at the end, and what
-// is not committed is read again.
-func (s *session) endedAlive() bool {
-	return !s.delivery.Rules().Fenced && (ending.Unreadable(s.intake.srcErr) || ending.ReadPast(s.intake.srcErr))
-}
-
-// awaitRowsBefore lets the deliverer finish the rows before the end for as long as the slot is held,
-// and for endGrace where the server released the slot with the error.
-func (s *session) awaitRowsBefore() {
-	lost := s.src.Lost()
-	var over <-chan time.Time
-	select {
-	case <-lost:
-		lost, over = nil, time.After(endGrace)
-	default:
-	}
-	select {
-	case <-lost:
-	case <-over:
-	case <-s.intake.emptied:
-		return
-	}
-	s.sourceLost(true)
-}
-
-// sourceLost tells the deliverer that the source failed.
-func (s *session) sourceLost(connection bool) {
-	close(s.intake.lost)
-	if connection { // after lost, or the deliverer would take it for a failure and resume
-		s.sink.Halt()
-		s.bounds.endSearching() // it would fence the relay that has the slot by now
-	}
-	s.bounds.endSending()
-}
-
-// outcome picks the error that explains the end of the session.
-func (s *session) outcome(err error) error {
-	switch {
-	case errors.Is(err, ending.ErrStopped):
-		return nil
-	case err != nil:
-		return err
-	}
-	return s.intake.srcErr
-}
-
-// closeTimeout is how long the server may take to acknowledge the final position.
-const closeTimeout = 5 * time.Second
-
-// close reports the final position to the server and frees the connection. Before that it gives up the
-// records that the sink still holds: two sessions never overlap.
-func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
-	stopping := s.delivery.Rules().Fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
-	cause = s.finish(ctx, deliveryCtx, cause, stopping)
-	unanswered := s.delivery.Outstanding()
-	s.delivery.Close(cause)
-	switch {
-	case !unanswered:
-		s.sink.Resume(deliveryCtx)
-	case stopping: // the server does not wait for the brokers
-		defer s.relay.dropSink()
-	case ctx.Err() == nil:
-		s.relay.abandon()
-	default:
-		s.relay.dropSink()
-	}
-	withheld := s.raisePromise(deliveryCtx, cause)
-	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
-	defer cancel()
-	closed := s.src.Close(final, s.confirmed())
-	if closed != nil && cause == nil {
-		s.relay.log.Warn().Err(closed).Msg("could not close the stream; the last transactions may be sent again")
-	}
-	end := ending.Session{
-		Cause: cause, Stopped: ctx.Err() != nil,
-		Unanswered: unanswered, Rows: s.tracker.Stats().Rows, Open: s.taken.open, Repeats: s.delivery.Rules().Repeats,
-		Withheld: withheld, CloseFailed: closed, LastUnknown: s.lastUnknown(),
-	}
-	return end.Err()
-}
-
-// finish waits for what is in flight, as long as the cause allows. It returns the cause, or what
-// was found while the rows before an unreadable one were delivered.
-func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping bool) error {
-	switch {
-	case errors.Is(cause, ErrDrainCut), ending.ServerSilent(cause):
-		// No wait: the time for it is over, or another relay may have the slot.
-	case ending.LostConnection(cause) && !s.delivery.Rules().Fenced:
-		s.sink.Halt() // again, as the deliverer may have resumed it meanwhile
-		s.await(deliveryCtx, lossGrace)
-	default:
-		limit := s.relay.cfg.handover()
-		if stopping {
-			limit = lossGrace
-		}
-		within, cancel := context.WithTimeout(deliveryCtx, limit) // the search for rejected records as well
-		defer cancel()
-		s.delivery.Finish()
-		s.await(within, limit)
-		if ending.Unreadable(cause) {
-			cause = s.delivery.Unreadable(ctx, within, cause)
-		}
-	}
-	return cause
-}
-
-// raisePromise raises the promised position to the tracker's, and reports whether the server will
-// not get the tracker's position.
-func (s *session) raisePromise(deliveryCtx context.Context, cause error) (withheld bool) {
-	if !ending.LostConnection(cause) { // else the server cannot be reached any more
-		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmable()) // it logs the error; rows that are not confirmed are sent again
-	}
-	acked := s.tracker.Confirmable()
-	withheld = s.promised.Limit(acked) < acked
-	if f := wal.LSN(s.frozen.Load()); f != 0 && s.delivery.Rules().Repeats {
-		withheld = withheld || f < acked
-	}
-	return withheld
-}
-
-// lastUnknown reports whether the server may lack the position after the last row: it may never have
-// read what was written to the socket, and neither the slot's position at the start nor the probe's
-// last look at it is beyond the row's commit.
-func (s *session) lastUnknown() bool {
-	return s.taken.last.Commit >= max(s.start.position, s.relay.monitor.SlotAt(wal.LSN(s.reported.Load())))
-}
-
-// When the slot changes hands, only these delays keep a key's order. A relay that lost its
-// connection writes nothing new once it knows: at most a quarter of a second after the server closed
-// it, and, if the network is lost without a message, before the server releases the slot (on Linux;
-// elsewhere the relay knows when it reads). Its earlier requests are answered within lossGrace, or
-// it resets its connections to the brokers, which discards what the kernel has not delivered. A
-// standby sends nothing for standbyGrace after it got the slot, which is longer than both together.
-// These can take longer: a suspended process or machine, a broker that handles a request late,
-// and buffers in between. A single relay keeps its producer id from session to session and needs no
-// timing (abandon).
-//
-// A server that ends COPY at a row that cannot be read releases the slot too, and every session
-// ends there. The rows before it are written for endGrace: otherwise no session would deliver them.
-const (
-	endGrace     = 150 * time.Millisecond
-	lossGrace    = 600 * time.Millisecond
-	standbyGrace = time.Second
-)
-
 // awaitPredecessor waits until no record of the relay that had the slot before can be on its way.
 // The reader answers the server meanwhile.
 func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
@@ -339,29 +178,6 @@ func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
 	}
 	s.relay.waitForPredecessor = false
 	return nil
-}
-
-// await waits until no Send is outstanding; after a loss of the connection for lossGrace at most.
-func (s *session) await(deliveryCtx context.Context, limit time.Duration) {
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	lost := s.src.Lost()
-	if s.delivery.Rules().Fenced {
-		lost = nil
-	}
-	for s.delivery.Outstanding() {
-		select {
-		case <-s.delivery.Wake():
-		case <-lost:
-			lost = nil
-			s.sink.Halt()
-			t.Reset(min(limit, lossGrace))
-		case <-t.C:
-			return
-		case <-deliveryCtx.Done():
-			return
-		}
-	}
 }
 
 // confirmed is the position that the reader reports to the server. It takes the
@@ -424,38 +240,15 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endReading context.C
 	}
 }
 
-// drain waits, after intake ended, until every batch is durable.
-func (s *session) drain(ctx, deliveryCtx context.Context) error {
-	if s.intake.srcErr != nil && !s.endedAlive() {
-		return nil // the connection is lost: outcome reports it, close waits a while
+// heartbeats ticks when the configuration asks for heartbeat records, as Debezium's
+// heartbeat.interval.ms does.
+func (s *session) heartbeats() (<-chan time.Time, func()) {
+	every := s.relay.parts.Router.HeartbeatInterval()
+	if every <= 0 {
+		return nil, func() {}
 	}
-	s.delivery.Finish()
-	for s.delivery.Outstanding() || s.delivery.Failed() {
-		select {
-		case <-s.delivery.Wake():
-			if err := s.delivery.Recover(ctx, deliveryCtx); err != nil {
-				return err
-			}
-		case err := <-s.interrupts: // a drain is no reason to write on without the slot
-			return err
-		case <-s.intake.lost:
-			return nil
-		case <-deliveryCtx.Done():
-			return s.DrainTimeout()
-		}
-	}
-	if s.delivery.Holding() {
-		return s.unfinished()
-	}
-	return nil
-}
-
-// DrainTimeout is the error of a drain that took too long.
-func (s *session) DrainTimeout() error {
-	if !s.delivery.Outstanding() && s.tracker.Stats().Rows == 0 && !s.taken.open {
-		return ending.ErrStopped
-	}
-	return ErrDrainCut
+	t := time.NewTicker(every)
+	return t.C, t.Stop
 }
 
 // take routes a batch, waits for room, and hands the records to the sink.
@@ -496,9 +289,9 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 //
 //   - before it, the reader hands over one batch and the channel holds two, each of
 //     MaxBatchBytes and a row at most;
-//   - after it, the sink takes whatever it is sent. The client has no limit in bytes, and
-//     one in records that no memory reaches (kgo.MaxBufferedRecords in sink/kafka). Send
-//     waits for a topic to be loaded or a partition to be woken, whatever is in flight;
+//   - after it the sink takes whatever it is sent: the client has no limit in bytes, and its
+//     limit in records (kgo.MaxBufferedRecords) is never reached. Send waits only until a
+//     topic is loaded or an idle partition has answered;
 //   - what is sent without an entry of its own takes the place of records that have one
 //     (tries, dead letters), or is one set of heartbeats at a time.
 func (s *session) admit(ctx, deliveryCtx context.Context, f *delivery.InFlight, e checkpoint.Entry) error {
@@ -556,12 +349,4 @@ func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 			return s.DrainTimeout()
 		}
 	}
-}
-
-// unfinished is the error of a stream that ended inside a transaction.
-func (s *session) unfinished() error {
-	if s.intake.srcErr != nil {
-		return s.intake.srcErr
-	}
-	return ErrDrainCut
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// closeTimeout bounds Close when its context does not.
+// closeTimeout bounds Close, also where its context allows more.
 const closeTimeout = 5 * time.Second
 
 // Open connects, checks slot, publication and tables, and starts the copy at the slot's confirmed
@@ -116,8 +116,12 @@ func (s *Stream) startCopy(ctx context.Context) error {
 	return postgres.Classify("start replication", err)
 }
 
+func (s *Stream) startQuery() ([]byte, error) {
+	return (&pgproto3.Query{String: startCommand(s.cfg.Slot, s.cfg.Publication, s.binary, len(s.cfg.Messages) > 0)}).Encode(nil)
+}
+
 func (s *Stream) requestCopy() error {
-	query, err := (&pgproto3.Query{String: startCommand(s.cfg.Slot, s.cfg.Publication, s.binary, len(s.cfg.Messages) > 0)}).Encode(nil)
+	query, err := s.startQuery()
 	if err != nil {
 		return err
 	}
@@ -172,8 +176,7 @@ func (s *Stream) reportUntilClose() {
 }
 
 // Close reports confirmed for the last time, waits until the server has it, ends the copy and
-// closes the connection. It waits no longer than ctx, and 5s without
-// a deadline. An error means that the server may not know the final position; the
+// closes the connection. It waits until ctx ends, and never longer than closeTimeout. An error means that the server may not know the final position; the
 // connection is closed in any case. Closing again does nothing.
 func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
 	if s.closed {
@@ -251,7 +254,7 @@ func (s *Stream) confirmReleased(confirmed wal.LSN) error {
 	if err != nil || s.status.frozen || flush <= s.status.flush {
 		return err
 	}
-	query, err := (&pgproto3.Query{String: startCommand(s.cfg.Slot, s.cfg.Publication, s.binary, len(s.cfg.Messages) > 0)}).Encode(nil)
+	query, err := s.startQuery()
 	if err != nil {
 		return err
 	}

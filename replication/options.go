@@ -36,12 +36,12 @@ type Options struct {
 	MaxRowBytes int
 
 	// StatusInterval is the most time between two status messages.
-	// Defaults to the lesser of 1s and a quarter of WalSenderTimeout.
+	// Defaults to the lesser of 1s and a quarter of the connection's wal_sender_timeout.
 	StatusInterval time.Duration
 
 	// DeadAfter is the silence after which the server is taken for dead, although
-	// every status message asks for a reply. Defaults to the greater of 30s and
-	// WalSenderTimeout.
+	// every status message asks for a reply. Defaults to the greater of 30s and the
+	// connection's wal_sender_timeout.
 	DeadAfter time.Duration
 
 	// ShutdownGrace bounds how long a stopping server is kept waiting for rows

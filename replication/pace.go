@@ -17,9 +17,9 @@ const (
 	// chooses.
 	receiveBuffer = 64 << 10
 
-	// fullRead is what a read takes from a socket that was filled. It is well below
-	// receiveBuffer: on the loopback device a segment is just as large, less a header,
-	// and the kernel lets one in at a time.
+	// fullRead is how much a read takes from a socket that filled up. It is half of receiveBuffer,
+	// because on loopback one segment is almost as large as the buffer, and the kernel lets in one
+	// at a time.
 	fullRead = receiveBuffer / 2
 
 	// readPause lets the receive buffer fill after a small read in a backlog. It is several
@@ -46,10 +46,10 @@ const (
 	// buffer: during a longer pause the server would wait.
 	unixPause = 500 * time.Microsecond
 
-	// A stream that is behind by more than farBehindMicros is in a backlog until it is within
-	// nearEndMicros. A transaction that was sent more than lateMicros after its commit waited, for others
-	// or for its own flush on a slow disk. All are ages of a transaction when the server sent
-	// it, by the server's clock alone, in the wire's microseconds.
+	// A stream is in a backlog once it is farBehindMicros behind, until it is within nearEndMicros. A
+	// transaction sent more than lateMicros after its commit had to wait: for others, or for its own
+	// flush. All three are ages of a transaction when the server sent it, by the server's clock, in
+	// microseconds as on the wire.
 	farBehindMicros = 200_000
 	nearEndMicros   = 50_000
 	lateMicros      = 3_000

@@ -181,7 +181,9 @@ func (s *status) writeMessage(now time.Time, msg []byte) error {
 	return err
 }
 
-// keepAlive counts equal requests for a reply and returns since when the server repeats them.
+// keepAlive counts equal requests for a reply in a row. It returns for how long the server has
+// repeated them once it counts as stopping, and zero before, or while nothing waits to be
+// confirmed.
 func (s *status) keepAlive(now time.Time, serverEnd wal.LSN, ask bool) time.Duration {
 	if serverEnd != s.repeated {
 		s.repeats, s.repeated = 0, serverEnd

@@ -58,8 +58,8 @@ type Stream struct {
 	abort    chan struct{}
 	aborting sync.Once
 
-	patience time.Duration // how long rows are not taken before readOn reads on
-	readOnAt time.Time     // when readOn last read
+	patience time.Duration // how long nobody may take rows before readOn begins
+	readOnAt time.Time     // when readOn read last
 	readPast bool          // rows were dropped: nothing more of this stream is decoded
 
 	unacknowledged func() int // bytes of our messages that the server's kernel has not acknowledged
@@ -67,10 +67,10 @@ type Stream struct {
 	heard    atomic.Int64 // instant of the last byte from the server; zero while Run does not listen
 	deadline time.Time    // of reads, as the connection has it
 	closed   bool
-	ended    bool  // the server ended the copy
-	broken   error // why the stream cannot go on; nothing is confirmed any more, unless released
-	abrupt   bool  // broken, and the batch in hand is left for the next session
-	released bool  // broken by a row that the server cannot send: it released the slot, and the connection works
+	broken   error // why the stream cannot go on; nothing more is confirmed, unless released
+	abrupt   bool  // broken, and what was decoded is not handed on: the next session reads it
+	released bool  // broken by a row that the server cannot send: the slot is free, the connection works
+	ended    bool  // the server ended the copy; the connection closes next
 
 	endReports, reportsEnded chan struct{} // ends reportUntilClose, and shows that it ended; nil when Run left none
 	lost                     chan struct{} // closed when reportUntilClose finds the connection gone, or Run broke it

@@ -30,9 +30,8 @@ func whole(buf []byte) (size int, kind byte, known bool) {
 	return size, buf[0], buf[0] >= 20 && buf[0] <= 24 && buf[1] == 3 && size <= maxTLSRecord
 }
 
-// next is how many of the bytes in buf, which come next, may be given out at once: none beyond the
-// record that they begin with, so that TLS holds no part of a later one. Zero: that is not known
-// before more bytes are there.
+// next is how many bytes of buf may be given out now: none beyond the record at its beginning, so
+// that TLS never holds part of a later one. Zero means that more bytes are needed to know.
 func (r *tlsRecords) next(buf []byte) int {
 	if !r.begun && !r.none {
 		r.begin(buf[0])

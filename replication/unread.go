@@ -25,9 +25,9 @@ const (
 	// readOnWait is how long a read waits for bytes that are not there yet.
 	readOnWait = 5 * time.Millisecond
 
-	// Reading on begins after a sixth of the server's timeout, the patience, and is repeated after
-	// each fifth of that. So our messages are acknowledged long before TCP_USER_TIMEOUT, which is
-	// two thirds of the server's timeout (impatient of package postgres).
+	// Reading on begins when nobody has taken rows for the patience, a sixth of the server's timeout,
+	// and is repeated every fifth of the patience. TCP_USER_TIMEOUT is two thirds of that timeout
+	// (impatient of package postgres), so our messages are acknowledged long before.
 	patienceOfTimeout = 6
 	stepsOfPatience   = 5
 

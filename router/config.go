@@ -15,10 +15,11 @@ type Config struct {
 	// RunID names this run in the records of connectors; empty: it has no name there.
 	RunID string
 
-	// Tracer has rows traced that bring a trace context; nil: contexts are passed on.
+	// Tracer starts spans for rows; nil: a trace context that a row brings is only passed on.
 	Tracer *tracing.Tracer
 
-	// Registry has the schemas, for whoever routes; nil: none is needed. The router does not ask it.
+	// Registry has the schemas. The router only hands it on (Router.Registry) and never asks it; nil: no
+	// mapping needs one.
 	Registry schemas.Registry
 
 	Reserved record.Reserved // topics that no row may have: Route refuses it
@@ -58,7 +59,7 @@ type Mapping struct {
 	Preset           string // name of a preset; "auto" or empty looks at the columns
 	Columns          Columns
 	Topic            string // template; empty takes the preset's
-	TopicRegex       string // Debezium's rule: the whole route value must match, else the value itself is the topic
+	TopicRegex       string // the whole route value must match, else the value itself is the topic (Debezium's rule)
 	Headers          []HeaderMapping
 	Key              string // format.Raw or format.JSONString; empty is raw
 	Value            string // any format; empty takes the preset's

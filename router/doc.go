@@ -13,8 +13,9 @@
 //     the connection delivers text or binary.
 //  2. Payload bytes are never re-serialised in format raw, and the members of a
 //     payload object keep their bytes in envelope and merged.
-//  3. Headers come in this order: id, the preset's, the configured ones, those
-//     of the headers column, traceparent and tracestate.
+//  3. Headers come in this order: id, those of CloudEvents, the preset's, the configured ones,
+//     those of the headers column, traceparent and tracestate, the position headers. A
+//     connector has an order of its own.
 //  4. A row that gives no legal record gives a *record.RowError that holds no value of
 //     the row but the topic's name, escaped and shortened.
 //

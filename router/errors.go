@@ -11,7 +11,7 @@ func (e *ConfigError) Error() string { return e.Path + ": " + e.Err.Error() }
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// ConfigErrors lists every *ConfigError that New or Check joined into err.
+// ConfigErrors lists every *ConfigError that New or Pin joined into err.
 func ConfigErrors(err error) []*ConfigError {
 	if one, ok := err.(*ConfigError); ok { //nolint:errorlint // the tree is walked here
 		return []*ConfigError{one}

@@ -40,11 +40,10 @@ type pin struct {
 	streamed [preset.RoleCount]wal.Place // first row that had the role's column; zero: none was seen
 }
 
-// pinned is the shape decided at start, for the shape that the table had at a row.
-// Rows from before a column was added lack it, which is no error for a role that the
-// table need not have. Behind a row that had the column its absence means that the column
-// was dropped or renamed, and compile reports it. A session may go back to rows that an
-// earlier one delivered, so the position decides and not what was seen before.
+// pinned is the shape decided at start, as it applies at one row. A row from before an optional
+// role's column was added lacks that column: no error. A row after one that had it lacks it
+// because it was dropped or renamed: compile reports that. The rows' places decide, not the order of
+// seeing them, as a session may go back.
 func (m *mapping) pinned(rel *wal.Relation, at wal.Place) *preset.Shape {
 	s := &preset.Shape{Preset: m.pin.Preset, Columns: m.pin.Columns}
 	for _, r := range optionalRoles {

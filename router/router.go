@@ -98,8 +98,8 @@ func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	return nil
 }
 
-// planFor is the plan for a row. The rows of one Relation value lie next to each other in
-// the stream, so the first of them stands for all.
+// planFor is the plan for a row. All rows of one Relation value follow each other in the stream, so
+// its first row's place stands for all of them.
 func (r *Router) planFor(row *wal.Row) *plan {
 	rel := row.Relation
 	if p, ok := r.plans[rel]; ok {

@@ -24,7 +24,7 @@ type mapping struct {
 	topic   *template.Template   // nil takes the preset's
 	regex   *regexp.Regexp       // anchored; nil without topic_regex
 	headers []*template.Template // parallel to Mapping.Headers; nil where the source is a column
-	pin     *pin                 // what the first Check decided; nil before it
+	pin     *pin                 // what the first Pin decided; nil before it
 
 	connector Connector      // nil without one
 	schemas   *schemas.Table // nil without any

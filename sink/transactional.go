@@ -8,12 +8,32 @@ import (
 
 // Transactional is a Sink that commits records and a position together: what a relay needs for
 // exactly-once. *kafkatx.Sink satisfies it.
+//
+// Its done means more than a Sink's: nil once the records are committed. A failure ends the producer
+// session: everything not committed fails, Holder.Lost runs, and nothing is taken until Open.
+// Resume and Halt do nothing. One goroutine calls Send and the methods below.
 type Transactional interface {
 	Sink
+
+	// Open begins a producer session. It shuts out whoever had the same transactional id, and returns the
+	// value of the last position that was committed under Holder.Key, nil when there is none. What the
+	// predecessor had under way is settled by then. The error is a *Error.
 	Open(ctx context.Context, h Holder) ([]byte, error)
-	SetPosition(m Position)
+
+	// SetPosition gives the position after everything that was sent. A transaction ends at such a
+	// position and nowhere else.
+	SetPosition(p Position)
+
+	// Seal asks for a commit at the last position, even inside a source transaction: the caller cannot
+	// continue before something is committed.
 	Seal()
+
+	// Finish ends what can be ended. done gets nil when all that was sent is committed, with the last
+	// position. Records after it, or of an open source transaction, fail.
 	Finish(done func(error))
+
+	// FindRejected finds the records that the brokers reject, by index, in transactions that it aborts. It
+	// ends the producer session. The error is that of brokers who would not say.
 	FindRejected(ctx context.Context, id string, records []record.Record) (map[int]Failure, error)
 }
 

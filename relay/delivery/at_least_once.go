@@ -58,9 +58,9 @@ func (g *atLeastOnce) Close(cause error) {
 	}
 }
 
-// ToRepeat counts acknowledged rows that may not be confirmed, because a row of their
-// transaction, or of an earlier one, is not acknowledged. Until this session has read as many, they
-// are those that an earlier session left (begun).
+// ToRepeat counts acknowledged rows that the next start would send again, because a row of their
+// transaction or of an earlier one is not acknowledged. Until this session has read as many, it is
+// the number that the last session left (begun).
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
 	return max(stats.Waiting+max(0, int(g.delivery.shown.repeats.Load())), g.delivery.begun.unconfirmed(g.delivery.tracker.Confirmable()))
 }

@@ -76,8 +76,8 @@ type guarantee interface {
 	// covers reports whether a row was delivered before this session began.
 	covers(row *wal.Row) bool
 
-	// replace applies the decision of an earlier session to the records of a row, which begin
-	// with the n-th of the batch.
+	// replace puts dead letters into the place of records that an earlier session found rejected
+	// or that the sink refuses, or drops them. The row's records begin with the n-th of the batch.
 	replace(f *InFlight, n int, row *wal.Row) error
 
 	// send hands the sink the records of a batch that are routed and not yet sent.
@@ -135,7 +135,7 @@ type Delivery struct {
 	sends    sends
 	shown    shown
 	begun    partialTransaction // by an earlier session, as this one found it
-	isolates bool               // the next session has to send the rows again, whatever error ended this one (ErrIsolated)
+	isolates bool               // this session aborted rows together with one that cannot be read: the next sends them by themselves (ErrIsolated)
 }
 
 // sends are the Sends that are not answered, or failed.

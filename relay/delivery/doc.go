@@ -1,6 +1,6 @@
 // Package delivery is what a relay does with a routed batch, until its last record is durable.
 // A session owns the connection and the window; it hands each batch to its Delivery, which has
-// one interface for two guarantees (delivery.go): atLeastOnce and exactlyOnce.
+// two implementations of one interface, guarantee (delivery.go): atLeastOnce and exactlyOnce.
 //
 // Where a row goes that Kafka rejects. Recover (at_least_once.go) waits until every send is
 // answered, and sends the failed records again, alone at first. A record that fails alone with

@@ -169,7 +169,8 @@ func (x *exactlyOnce) send(f *InFlight) {
 	records := d.withPosition(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	// A position before the transaction of the blocked row and before the isolated one: they may be two.
+	// Kafka transactions end before the blocked row's transaction and before the isolated one; these
+	// may be two.
 	blocked, isolated := d.shared.monitor.BlockedCommit(), d.shared.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(blocked, isolated), max(blocked, isolated)}) {
 		switch i := rowFrom(rows, stuck); {
@@ -201,9 +202,8 @@ func (x *exactlyOnce) send(f *InFlight) {
 	}
 }
 
-// divide moves the position past a row of a transaction that continues. It never goes
-// back: a slot that is behind brings transactions again that lie before the position,
-// and before the one that is divided there.
+// divide moves the position past a row of a transaction that continues. It never goes back: a slot
+// that lags behind brings transactions again that the position covers.
 func (x *exactlyOnce) divide(last *wal.Row) {
 	commit, part := last.Txn.Commit, &x.sentTo.Part
 	switch {

@@ -4,10 +4,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// partialTransaction is the beginning of a transaction that was delivered before the stream came
-// to a row that cannot be read. The transaction cannot be confirmed, so each session
-// reads its beginning again; without this, each would send the beginning again until the cause
-// is removed.
+// partialTransaction is the beginning of a transaction that was delivered before the stream ended
+// inside it: at a row that cannot be read, or because rows had to be dropped. It cannot be
+// confirmed, so each session reads it again; without this, each would also send it again.
 type partialTransaction struct {
 	last wal.Place
 	rows int // that the next start sends again

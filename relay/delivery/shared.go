@@ -16,9 +16,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Shared outlives a session: the settings and services of one relay's deliveries, and what each
-// delivery leaves to the next. One goroutine uses it, but for Finished and committed. Everything in it
-// that names a position, but for committed, belongs to one history, and is forgotten on another one.
+// Shared outlives a session: settings and services of one relay's deliveries, and what each
+// delivery leaves to the next. One goroutine uses it, except Finished and committed. What names a
+// position belongs to one history and is forgotten on another, except committed, which names its own.
 type Shared struct {
 	cfg     Config
 	router  *router.Router

@@ -68,7 +68,7 @@ func (b *Monitor) lag(now time.Time) (seconds float64, known bool) {
 		}
 		return 0, false
 	}
-	oldest := b.session.Stats().Unconfirmed
+	oldest := b.session.Stats().Unreported
 	newest, read := b.session.NewestCommit(now)
 	switch {
 	case oldest.At != 0:
@@ -100,8 +100,8 @@ func (b *Monitor) leave(s Session) {
 	b.ended.positions = s.Positions()
 	stats := s.Stats()
 	b.ended.toRepeat = s.ToRepeat(stats)
-	if stats.Unconfirmed.At != 0 {
-		b.waiting = unconfirmed{stats.Unconfirmed, s.Lineage()}
+	if stats.Unreported.At != 0 {
+		b.waiting = unconfirmed{stats.Unreported, s.Lineage()}
 	}
 }
 

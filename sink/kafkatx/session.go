@@ -214,7 +214,7 @@ func (n *producerSession) due(now time.Time, idle bool) bool {
 	case n.position.Now:
 		return true
 	case len(n.batches) == 0:
-		return now.Sub(n.committed) >= idleMarks
+		return now.Sub(n.committed) >= idlePositions
 	case n.sealAsked, n.bytes >= n.t.cfg.MaxBytes:
 		return true
 	}
@@ -231,7 +231,7 @@ func (n *producerSession) wait(now time.Time) time.Duration {
 			at = n.began.Add(n.t.cfg.Timeout / 3)
 		}
 	case len(n.batches) == 0:
-		at = n.committed.Add(idleMarks)
+		at = n.committed.Add(idlePositions)
 	default:
 		at = n.committed.Add(n.t.cfg.Interval)
 	}

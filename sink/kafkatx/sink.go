@@ -33,7 +33,7 @@ import (
 //     be committed all the same, when the brokers did not say what happened to the last
 //     transaction: only Open knows.
 //
-// One goroutine calls Open, Send, Mark, Seal, Finish and FindRejected.
+// One goroutine calls Open, Send, SetPosition, Seal, Finish and FindRejected.
 type Sink struct {
 	cfg   Config
 	plain *kafka.Sink // for everything but transactions: whether brokers answer, topics, incidents
@@ -83,8 +83,8 @@ type Config struct {
 	Ended func(sink.Ending)
 }
 
-// idleMarks is how often a position is committed that has no records.
-const idleMarks = time.Second
+// idlePositions is how often a position is committed that has no records.
+const idlePositions = time.Second
 
 const (
 	defaultInterval = 100 * time.Millisecond
@@ -134,7 +134,7 @@ func (t *Sink) Send(_ context.Context, records []record.Record, done func(error)
 }
 
 // SetPosition gives the position that the stream has after everything that was sent.
-func (t *Sink) SetPosition(m sink.Position) { _ = t.put(step{position: &m}) }
+func (t *Sink) SetPosition(p sink.Position) { _ = t.put(step{position: &p}) }
 
 // Seal ends the transaction at the last position, even inside a source transaction: the
 // caller cannot continue before something is committed. DivideBytes spares it that.

@@ -125,8 +125,8 @@ var failpoints = []failpoint{
 	onlyWith(atLeastOnce, ahead("in_promise", "a broker's answer for one record came", "sink/kafka/send.go", "m := r.Context.(*recordContext)")),
 	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/delivery/in_flight.go", "f.ticket.Done()"),
 	at("acknowledged", "all of a batch is counted", "relay/delivery/in_flight.go", "f.ticket.Done()"),
-	ahead("before_last_word", "a stop is about to tell the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
-	at("after_last_word", "a stop told the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
+	ahead("before_last_word", "a stop is about to tell the last position", "relay/session_end.go", "closed := s.src.Close(final, s.confirmed())"),
+	at("after_last_word", "a stop told the last position", "relay/session_end.go", "closed := s.src.Close(final, s.confirmed())"),
 
 	onlyWith(exactlyOnce, ahead("before_transaction", "a Kafka transaction is about to begin", "sink/kafkatx/session.go", "if err := n.client.BeginTransaction(); err != nil {")),
 	onlyWith(exactlyOnce, ahead("records_produced", "the records are with the client, the position is not", "sink/kafkatx/session.go", "rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic,")),

@@ -40,7 +40,7 @@ var targets = []target{
 	{name: "debezium/takeover"},
 	{name: "replication/pgoutput", files: []string{"decoder.go", "wire.go", "relation.go", "collect.go"}},
 	{name: "relay/resume"},
-	{name: "relay", files: []string{"session.go", "for_delivery.go", "already_sent.go"}},
+	{name: "relay", files: []string{"session.go", "session_end.go", "for_delivery.go", "already_sent.go"}},
 	{name: "relay/delivery", beside: "relay"},
 }
 
