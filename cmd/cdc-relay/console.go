@@ -35,7 +35,7 @@ func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings fu
 		Facts: ways.Facts{
 			DeadLetterTopic: settings.DeadLetterTopic, CheckpointTopic: settings.CheckpointTopic,
 			Brokers: strings.Join(settings.Kafka.Brokers, ","), Principal: principal(settings), File: configFile(cfg.Path),
-			Secured: settings.Kafka.Connection.TLS != nil || settings.Kafka.Connection.SASL.Mechanism != "",
+			Secured: settings.Kafka.TLS != nil || settings.Kafka.SASL.Mechanism != "",
 			Stops:   settings.OnReject == relay.StopOnReject || settings.OnReject == "", KeepsPositions: settings.KeepsPositions(),
 		},
 		Configuration: func() (string, error) {

@@ -133,7 +133,7 @@ func TestInspect_RefusesWhatCannotBeStreamed(t *testing.T) {
 		{"physical slot", func(c *postgres.Config) { c.Slot = physical }, fault.KindRefused, fault.ReasonSlotUnusable, []string{"physical"}},
 		{"slot of another database", func(c *postgres.Config) { c.Slot = foreign.Name }, fault.KindRefused, fault.ReasonSlotUnusable, []string{foreign.Name, db.Name}},
 		{"no publication", func(c *postgres.Config) { c.Publication = `we"ird'` }, fault.KindRefused, fault.ReasonPublicationMissing, []string{"does not exist", "cdc-relay setup"}},
-		{"publication without inserts", func(c *postgres.Config) { c.Publication = "no inserts" }, fault.KindRefused, fault.ReasonTableUnpublished, []string{`ALTER PUBLICATION "no inserts" SET (publish = 'insert')`}},
+		{"publication without inserts", func(c *postgres.Config) { c.Publication = "no inserts" }, fault.KindRefused, fault.ReasonTableUnpublished, []string{`ALTER PUBLICATION "no inserts" SET (publish = 'insert, update, delete')`}},
 		{"no table", func(c *postgres.Config) { c.Tables = []wal.Table{{Schema: "public", Name: "Outbox"}} }, fault.KindRefused, fault.ReasonTableMissing, []string{`table public."Outbox"`, "--create-table"}},
 		{"no schema", func(c *postgres.Config) { c.Tables = []wal.Table{{Schema: "app", Name: "outbox"}} }, fault.KindRefused, fault.ReasonTableMissing, []string{"app.outbox"}},
 		{"table not published", func(c *postgres.Config) { c.Tables = append(c.Tables, wal.Table{Schema: "public", Name: "elsewhere"}) }, fault.KindRefused, fault.ReasonTableUnpublished, []string{`ALTER PUBLICATION "cdc_relay" ADD TABLE "public"."elsewhere"`}},

@@ -133,7 +133,8 @@ func (p *PublicationRow) Publishes(table wal.Table, t *TableRow) error {
 		}
 	}
 	if !p.Insert {
-		return refuse("it does not publish inserts", fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = 'insert')", wal.QuoteIdentifier(p.Name)))
+		kept := strings.Join(append([]string{"insert"}, p.Others...), ", ")
+		return refuse("it does not publish inserts", fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = '%s')", wal.QuoteIdentifier(p.Name), kept))
 	}
 	if _, ok := p.Tables[table]; ok {
 		return nil

@@ -171,7 +171,7 @@ func TestCheck_Publication(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	db.Exec(t, `CREATE TABLE other (id int PRIMARY KEY); CREATE UNLOGGED TABLE volatile (id int)`)
 	db.Exec(t, `CREATE PUBLICATION more FOR TABLE outbox, other WITH (publish = 'insert, update')`)
-	db.Exec(t, `CREATE PUBLICATION "Part" FOR TABLE outbox (id, payload) WHERE (id IS NOT NULL) WITH (publish = 'insert')`)
+	db.Exec(t, `CREATE PUBLICATION "Part" FOR TABLE outbox (id, payload) WHERE (id IS NOT NULL), other WITH (publish = 'insert')`)
 	db.Exec(t, `CREATE PUBLICATION removals FOR TABLE outbox WITH (publish = 'delete')`)
 	db.Exec(t, `CREATE PUBLICATION everything FOR ALL TABLES WITH (publish = 'insert')`)
 	db.Exec(t, `CREATE PUBLICATION nothing WITH (publish = 'insert')`)
@@ -184,7 +184,7 @@ func TestCheck_Publication(t *testing.T) {
 		return preflight.Check(t.Context(), other)
 	}
 	preflighttest.WantFinding(t, check("missing"), "publication", advice.Fail, "does not exist", "cdc-relay setup")
-	preflighttest.WantFinding(t, check("removals"), "publication.tables", advice.Fail, "does not publish inserts", "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, check("removals"), "publication.tables", advice.Fail, "does not publish inserts", "SET (publish = 'insert, delete')")
 	preflighttest.WantFinding(t, check("nothing"), "publication.tables", advice.Fail, `ALTER PUBLICATION "nothing" ADD TABLE "public"."outbox"`)
 	more := check("more")
 	preflighttest.WantFinding(t, more, "publication", advice.Warn, "also publishes update", "SET (publish = 'insert')")
@@ -193,8 +193,11 @@ func TestCheck_Publication(t *testing.T) {
 	preflighttest.WantFinding(t, check("more"), "publication", advice.Warn, "if Debezium created it, leave it", "SET (publish = 'insert')")
 	cfg.Wants = nil
 	part := check("Part")
-	preflighttest.WantFinding(t, part, "publication.row_filter", advice.Warn, "public.outbox", "never delivered")
-	preflighttest.WantFinding(t, part, "publication.column_list", advice.Warn, "leaves out 2", "aggregateType, feeling")
+	// The statements leave the other table where it is.
+	preflighttest.WantFinding(t, part, "publication.row_filter", advice.Warn, "public.outbox", "never delivered",
+		`ALTER PUBLICATION "Part" DROP TABLE "public"."outbox"; ALTER PUBLICATION "Part" ADD TABLE "public"."outbox" ("id", "payload"); COMMIT`)
+	preflighttest.WantFinding(t, part, "publication.column_list", advice.Warn, "leaves out 2", "aggregateType, feeling",
+		`ALTER PUBLICATION "Part" DROP TABLE "public"."outbox"; ALTER PUBLICATION "Part" ADD TABLE "public"."outbox" WHERE (`)
 	if got := part.Tables[0].Unlisted; strings.Join(got, ",") != "aggregateType,feeling" {
 		t.Errorf("unlisted columns %q", got)
 	}

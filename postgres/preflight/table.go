@@ -184,11 +184,13 @@ func (c *checker) checkColumns(p *catalog.PublicationRow, published bool, relati
 			c.checkFilter(p, relation)
 		}
 	case shown.Filter != "":
-		c.warn("publication.row_filter", fmt.Sprintf("unless that is meant: ALTER PUBLICATION %s SET TABLE %s", wal.QuoteIdentifier(c.cfg.Publication), checked.Table.SQL()),
+		whole := shown
+		whole.Filter = ""
+		c.warn("publication.row_filter", "unless that is meant: "+whole.Relist(checked.Table, shown.Columns),
 			"%s has a row filter on %s: rows that fail it are never delivered", postgres.PublicationSubject(c.cfg.Publication), checked.Table)
 	}
 	if len(checked.Unlisted) > 0 {
-		c.warn("publication.column_list", fmt.Sprintf("unless that is meant: ALTER PUBLICATION %s SET TABLE %s", wal.QuoteIdentifier(c.cfg.Publication), checked.Table.SQL()),
+		c.warn("publication.column_list", "unless that is meant: "+shown.Relist(checked.Table, nil),
 			"%s leaves out %s of %s: %s", postgres.PublicationSubject(c.cfg.Publication), wording.Count(len(checked.Unlisted), "column"), checked.Table, strings.Join(checked.Unlisted, ", "))
 	}
 	return nil
