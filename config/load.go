@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config/document"
 	"github.com/cdc-relay/cdc-relay/registry"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // Options say where a configuration comes from. The zero value is the process's
@@ -173,7 +174,7 @@ func (l *loader) failure() error {
 func (l *loader) loadFile(path string) bool {
 	content, path, err := l.findFile(path)
 	if err != nil {
-		l.errs.List = append(l.errs.List, &Error{Source: path, Message: fmt.Sprintf("cannot read the configuration: %v; %s", cause(err), readable(err))})
+		l.errs.List = append(l.errs.List, &Error{Source: wording.WithoutLogin(path), Message: fmt.Sprintf("cannot read the configuration: %v; %s", cause(err), readable(err))})
 		return false
 	}
 	if path == "" {

@@ -170,6 +170,9 @@ var byReason = map[string]func(*Facts) []Way{
 		Way{Title: "Go on, if consumers can take both", Shell: "cdc-relay cutover --mark-new --compare 100 --accept-difference --yes"},
 	),
 	"unknown_topic": func(f *Facts) []Way {
+		if f.Topic == f.DeadLetterTopic { // it must not delete a letter that waits
+			return []Way{{Title: "Have the topic of the dead letters made, with settings that keep them", Shell: "cdc-relay setup"}}
+		}
 		return []Way{
 			{Title: "Create the topic", Shell: f.kafka("kafka-topics.sh", "--create --topic "+Word(f.Topic)+" --partitions 12")},
 			{Title: "Have the relay create missing topics", Config: "kafka: {create_topics: {enabled: true}}", Restart: true},

@@ -71,6 +71,14 @@ func TestOut_SaysItInTheNamesAtHand(t *testing.T) {
 	}
 }
 
+// A topic of dead letters that is made with the brokers' settings would delete letters that wait.
+func TestOut_TheTopicOfDeadLettersIsMadeBySetup(t *testing.T) {
+	all := Out("unknown_topic", Facts{Topic: "dead", DeadLetterTopic: "dead", Brokers: "b1:9092"})
+	if len(all) != 1 || !strings.HasPrefix(all[0].Shell, "cdc-relay setup") {
+		t.Errorf("%+v", all)
+	}
+}
+
 // Whoever copies a command is in any directory, and the brokers ask for a login as they ask the relay.
 func TestOut_CommandsFindTheConfigurationAndLogIn(t *testing.T) {
 	f := Facts{File: "/etc/relays/it's.yaml", Brokers: "b1:9092", Topic: "orders", Secured: true, KeepsPositions: true}

@@ -12,3 +12,13 @@ func TestCount_KnowsOneFromMany(t *testing.T) {
 		}
 	}
 }
+
+func TestWithoutLogin_HidesThePasswordOfAURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"postgres://u:PW@h/db": "postgres://***@h/db", "/etc/relay.yaml": "/etc/relay.yaml", "postgres://h/db?user=a@b": "postgres://h/db?user=a@b",
+	} {
+		if got := WithoutLogin(text); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}

@@ -85,6 +85,8 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"status --confg x", "did you mean --config?"},
 		{"status -x", "unknown shorthand flag: 'x' in -x (see cdc-relay status --help)\n"},
 		{"run now", `unknown argument "now": cdc-relay run takes none`},
+		{"check postgres://u:PW@h/db", `unknown argument "postgres://***@h/db": cdc-relay check takes none`},
+		{"check --config postgres://u:PW@h/db", "postgres://***@h/db: cannot read the configuration"},
 		{"import", "FILE is missing: cdc-relay import FILE (see cdc-relay import --help)\n"},
 		{"import a b", `unknown argument "b" after a`},
 		{"config", "print, validate or schema"},

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config"
@@ -29,7 +30,10 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 
 // mistyped says it as we do.
 func mistyped(cmd *cobra.Command, err error) error {
-	args := cmd.Flags().Args()
+	args := slices.Clone(cmd.Flags().Args())
+	for i := range args {
+		args[i] = wording.WithoutLogin(args[i])
+	}
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, unknown)
 	}
