@@ -201,7 +201,13 @@ func (b *Backfill) known(ctx context.Context, ledger *topics.Ledger, s *progress
 // choose looks at the tables, and decides which rows are sent in which order.
 func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, indexes []int) error {
 	options := b.Options
-	adopted := !options.chosen() && !options.Restart && s.Temporary.Exists && s.Progress != nil
+	known := s.Temporary.Exists && s.Progress != nil && s.Progress.Point == s.Temporary.Confirmed
+	adopted := known && !options.Restart && (options.GoesOn || !options.chosen())
+	begun := s.Temporary.Exists || s.Progress != nil && !s.Progress.Finished
+	if begun && (!known || options.Restart) && !options.selects() {
+		return progress.Refuse(fmt.Errorf("a backfill of %s was interrupted, and nothing says for certain which rows it was about", postgres.SlotSubject(baseSlot(b.Settings.Replication))),
+			"say again which rows: --all, --unpublished or --where, with --table and --order if they were used")
+	}
 	for _, i := range indexes {
 		t, warnings, err := w.holder.Describe(ctx, i)
 		if err != nil {

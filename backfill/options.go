@@ -27,6 +27,10 @@ type Options struct {
 	Restart     bool // that what an earlier attempt sent is sent again
 	Yes         bool // do it
 
+	// GoesOn: where it is known which rows an interrupted backfill began with, they are the ones that
+	// are meant, and not those that are chosen above.
+	GoesOn bool
+
 	// SkipPresent leaves out rows that are in their topics already, where that keeps the order of
 	// their keys. No publisher may send meanwhile. IDField is the member of a record's JSON value
 	// that has the event id where no header id does; empty: none.
@@ -36,10 +40,11 @@ type Options struct {
 
 func usage(text string, args ...any) error { return &advice.Usage{Err: fmt.Errorf(text, args...)} }
 
-// chosen reports whether the command line says which rows are meant.
-func (o *Options) chosen() bool {
-	return o.Table != "" || o.Where != "" || o.Unpublished || o.All || len(o.Order) > 0
-}
+// chosen reports whether the command line says anything of the rows that are meant.
+func (o *Options) chosen() bool { return o.Table != "" || o.selects() || len(o.Order) > 0 }
+
+// selects reports whether the command line says which rows of a table are meant.
+func (o *Options) selects() bool { return o.Where != "" || o.Unpublished || o.All }
 
 // check refuses what makes no sense whatever the server has, and returns the indexes of the tables.
 func (o *Options) check(settings *relay.Config) ([]int, error) {

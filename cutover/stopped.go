@@ -24,7 +24,7 @@ func (w *work) stopped(ctx context.Context) error {
 	}
 	b := backfill.Backfill{
 		Settings: w.Settings, Prepare: w.Prepare, Out: w.Out, Log: w.Log, OnStep: w.OnStep,
-		Options: backfill.Options{Yes: w.Options.Yes, AcceptOrder: w.Options.AcceptOrder, AcceptWAL: w.Options.AcceptWAL, SkipPresent: w.Options.SkipPresent, IDField: w.Options.IDField},
+		Options: backfill.Options{GoesOn: true, Yes: w.Options.Yes, AcceptOrder: w.Options.AcceptOrder, AcceptWAL: w.Options.AcceptWAL, SkipPresent: w.Options.SkipPresent, IDField: w.Options.IDField},
 	}
 	if err := w.studyStopped(ctx); err != nil {
 		return err
@@ -32,13 +32,13 @@ func (w *work) stopped(ctx context.Context) error {
 	if err := w.decideGivenUp(); err != nil && w.Options.Yes {
 		return err
 	}
-	if !w.state.backfill { // else it goes on with what it began with
+	if !w.state.backfill { // else it was decided
 		if err := w.decideDifference(ctx); err != nil {
 			return err
 		}
-		if err := w.selectRows(&b.Options); err != nil {
-			return err
-		}
+	}
+	if err := w.selectRows(&b.Options); err != nil {
+		return err
 	}
 	if err := w.watchStopped(ctx); err != nil {
 		return err
