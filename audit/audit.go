@@ -161,6 +161,11 @@ func (w *work) do(ctx context.Context) error {
 	if err := w.fence(ctx); err != nil {
 		return err
 	}
+	for _, s := range w.sides { // not before: while the slots are waited for, a change of a table need not wait
+		if err := w.holder.LockTables(ctx, s.Table); err != nil {
+			return err
+		}
+	}
 	for i, s := range w.sides {
 		if err := w.rows(ctx, uint8(i), s); err != nil {
 			return err

@@ -111,7 +111,7 @@ func (w *work) replayAll(ctx context.Context) error {
 		}
 		defer give()
 	}
-	if _, err := w.holder.Begin(ctx, ""); err != nil { // after the slot is taken: what commits later is the stream's
+	if _, err := w.holder.Begin(ctx, "", w.locked()...); err != nil { // after the slot is taken: what commits later is the stream's
 		return err
 	}
 	w.OnStep("snapshot_taken")

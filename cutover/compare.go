@@ -69,6 +69,9 @@ func (w *work) compare(ctx context.Context) (*comparison, error) {
 		return nil, err
 	}
 	for i := range w.tables {
+		if err := holder.LockTables(ctx, w.tables[i].Table); err != nil {
+			return nil, err
+		}
 		if err := c.read(ctx, holder, routes, &w.tables[i], w.Options.Compare); err != nil {
 			return nil, err
 		}

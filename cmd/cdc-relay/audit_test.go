@@ -410,3 +410,22 @@ func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
+
+// A table that is written anew shows no rows to an older snapshot. That is no table without rows.
+func TestAudit_ARewrittenTableIsNoEmptyOne(t *testing.T) {
+	t.Parallel()
+	a := newAudited(t, "18", keeping["detect_moved_slot"])
+	invoke(t, a.env, "setup").want(t, exitOK, "", "")
+	for n := 1; n <= 3; n++ {
+		a.row(t, n, "order", "1")
+	}
+	ended := make(chan result, 1)
+	go func() { ended <- invoke(t, a.env, "audit", "--wait", "5m") }()
+	a.await(t, "the audit's snapshot", func() bool { // the slot has not passed it, as no relay runs
+		return harness.Query[bool](t, a.db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cdc-relay audit' AND state = 'idle in transaction' AND backend_xmin IS NOT NULL)`)
+	})
+	a.db.Exec(t, "ALTER TABLE outbox ADD COLUMN anew uuid DEFAULT gen_random_uuid()")
+	_, stop := a.start(t, nil)
+	(<-ended).want(t, exitFailed, "", "run the command again")
+	stop()
+}

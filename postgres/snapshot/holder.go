@@ -36,7 +36,7 @@ type Holder struct {
 	q  postgres.Querier // guarded by mu
 	id string           // what readers import; set by Begin
 
-	tables []*Table // that keep their files; set by Begin
+	tables []*Table // that keep their files; set by Begin and LockTables
 }
 
 // OpenToRead connects to the primary for somebody who needs no slot, and so no right to
@@ -190,12 +190,12 @@ func (h *Holder) tryLock(ctx context.Context) error {
 // What it returns is the snapshot in the server's words, for the record. The tables are locked
 // against what would take their rows out of the snapshot's sight, for as long as it is held.
 func (h *Holder) Begin(ctx context.Context, imported string, tables ...*Table) (shown string, err error) {
-	h.tables = tables
+	h.tables = nil
 	err = h.Ask(ctx, func(q postgres.Querier, _ int) error {
 		if err := q.Exec(begin(imported)); err != nil {
 			return postgres.Classify("take the snapshot", err)
 		}
-		if err := keepFiles(q, tables); err != nil {
+		if err := h.lockTables(q, tables); err != nil {
 			return err
 		}
 		row, err := q.One("SELECT pg_catalog.pg_export_snapshot(), pg_catalog.pg_current_snapshot()")
@@ -206,6 +206,16 @@ func (h *Holder) Begin(ctx context.Context, imported string, tables ...*Table) (
 		return nil
 	})
 	return shown, err
+}
+
+// LockTables locks tables that Begin did not, and refuses those that were written anew since.
+func (h *Holder) LockTables(ctx context.Context, tables ...*Table) error {
+	return h.Ask(ctx, func(q postgres.Querier, _ int) error { return h.lockTables(q, tables) })
+}
+
+func (h *Holder) lockTables(q postgres.Querier, tables []*Table) error {
+	h.tables = append(h.tables, tables...)
+	return keepFiles(q, tables)
 }
 
 // End gives the snapshot up, and with it the tables' locks. A statement that fails afterwards does not
@@ -434,7 +444,7 @@ func keepFiles(q postgres.Querier, tables []*Table) error {
 	for _, t := range tables {
 		op := "lock table " + t.Name.String()
 		if err := q.Exec("LOCK TABLE " + t.from + " IN ACCESS SHARE MODE"); err != nil {
-			return postgres.PermissionHint(postgres.Classify(op, err), "run what `cdc-relay sql --for backfill` prints")
+			return postgres.PermissionHint(postgres.Classify(op, err), "run what `cdc-relay sql --for "+t.command+"` prints")
 		}
 		row, err := q.One(fmt.Sprintf(`SELECT count(*) FROM pg_catalog.pg_class c WHERE (c.oid = %d OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%d)))
 			AND c.relkind = 'r' AND c.relfilenode IS DISTINCT FROM pg_catalog.pg_relation_filenode(c.oid)`, t.OID, t.OID))
