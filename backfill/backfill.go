@@ -143,7 +143,8 @@ func (b *Backfill) inspect(ctx context.Context, w *work, indexes []int) (*progre
 		return nil, err
 	}
 	for i := range w.tables {
-		s.Shapes = append(s.Shapes, shape(&w.tables[i], &b.Settings))
+		t := &w.tables[i]
+		s.Tables = append(s.Tables, progress.TableProgress{Table: t.Name.String(), OID: t.OID, Where: t.Where, Order: t.Order.Names(), Shape: shape(t, &b.Settings)})
 		s.Total = s.Total && w.tables[i].Order.Total
 	}
 	return s, nil
@@ -201,8 +202,8 @@ func (b *Backfill) known(ctx context.Context, ledger *topics.Ledger, s *progress
 // choose looks at the tables, and decides which rows are sent in which order.
 func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, indexes []int) error {
 	options := b.Options
-	known := s.Temporary.Exists && s.Progress != nil && s.Progress.Point == s.Temporary.Confirmed
-	adopted := known && !options.Restart && (options.GoesOn || !options.chosen())
+	known := s.Known()
+	adopted := known && !options.Restart && (!options.chosen() || options.GoesOn && s.Temporary.Exists)
 	begun := s.Temporary.Exists || s.Progress != nil && !s.Progress.Finished
 	if begun && (!known || options.Restart) && !options.selects() {
 		return progress.Refuse(fmt.Errorf("a backfill of %s was interrupted, and nothing says for certain which rows it was about", postgres.SlotSubject(baseSlot(b.Settings.Replication))),
@@ -219,14 +220,15 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 				return err
 			}
 		}
-		var c choice
-		if adopted {
-			var ok bool
-			if c, ok = earlier(s.Progress, i, t); !ok {
-				continue // that attempt was about other tables
+		c, ok := earlier(s.Progress, i, t)
+		switch {
+		case adopted && ok:
+		case adopted && s.Temporary.Exists:
+			continue // that attempt was about other tables
+		default:
+			if c, err = options.of(i, t); err != nil {
+				return err
 			}
-		} else if c, err = options.of(i, t); err != nil {
-			return err
 		}
 		selection := snapshot.Selection{Table: t, Where: c.where}
 		if selection.Order, err = t.Shape.Choose(c.order); err != nil {
@@ -248,6 +250,9 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 
 // earlier is what an attempt before chose for a table.
 func earlier(p *progress.Progress, index int, t *snapshot.Table) (choice, bool) {
+	if p == nil {
+		return choice{}, false
+	}
 	for _, was := range p.Tables {
 		if was.OID == t.OID {
 			return choice{index: index, where: was.Where, order: was.Order, text: "those that it began with"}, true

@@ -107,8 +107,7 @@ func (w *work) besideAll(ctx context.Context) error {
 		}
 		defer w.ledger.Close()
 	}
-	complete, err := w.besideBefore(ctx)
-	if err != nil || complete {
+	if err := w.besideBefore(ctx); err != nil {
 		return err
 	}
 	if _, err := w.holder.Begin(ctx, "", w.locked()...); err != nil {
@@ -163,40 +162,41 @@ func (w *work) streamed(ctx context.Context) error {
 // can have such a name.
 func (w *work) besideSlot() string { return baseSlot(w.settings.Replication) + "-late" }
 
-// besideBefore looks for an earlier call with the same rows: a complete one, or one to go on with.
-func (w *work) besideBefore(ctx context.Context) (complete bool, err error) {
+// besideBefore looks for an earlier call with the same rows: one to go on with, or a complete one,
+// which says nothing of the rows of the next gap.
+func (w *work) besideBefore(ctx context.Context) error {
 	if w.ledger == nil {
-		return false, nil
+		return nil
 	}
 	within, cancel := context.WithTimeout(ctx, time.Minute) // a killed producer's transaction hides what follows it
 	defer cancel()
 	value, err := w.ledger.Committed(within, stored.BackfillKey(w.holder.Origin().SystemID, w.besideSlot()))
 	if err != nil || value == nil {
-		return false, err
+		return err
 	}
 	p, err := progress.Parse(value)
 	if err != nil {
-		return false, progress.Refuse(err, "run the version that wrote it")
+		return progress.Refuse(err, "run the version that wrote it")
 	}
 	r, o := w.replay, &w.replay.beside.Options
 	same := len(p.Tables) == 1 && p.Tables[0].Shape == r.shape(w)
 	switch {
 	case o.Restart, p.Finished && !same:
-		return false, nil
+		return nil
 	case p.Finished:
-		r.Out.say(Line{What: "result", Rows: p.Rows, Text: fmt.Sprintf("nothing to do: these rows were sent (%s), begun %s; to send them again use --restart", wording.Count(p.Rows, "row"), p.Started.UTC().Format(time.RFC3339))})
-		return true, nil
+		return progress.Refuse(fmt.Errorf("a backfill --late with the same flags, begun %s, is complete (%s sent), and nothing says whether the condition means other rows by now", p.Started.UTC().Format(time.RFC3339), wording.Count(p.Rows, "row")),
+			"nothing is left to do for the rows of that time; for later ones, as of another gap, name those alone with --where, or send all again with --restart")
 	case !same:
-		return false, progress.Refuse(fmt.Errorf("an earlier backfill --late of other rows, another topic or another mapping was interrupted after %s", wording.Count(p.Rows, "row")),
+		return progress.Refuse(fmt.Errorf("an earlier backfill --late of other rows, another topic or another mapping was interrupted after %s", wording.Count(p.Rows, "row")),
 			"use the flags and the mapping that it began with, or --restart to give it up and start with these")
 	case !w.tables[0].Order.Total:
 		if w.settings.Guarantee == relay.ExactlyOnce {
-			return false, progress.Refuse(errors.New("the table has no unique key without NULLs any more, so that the backfill cannot be continued"), "use --restart, which sends all rows again")
+			return progress.Refuse(errors.New("the table has no unique key without NULLs any more, so that the backfill cannot be continued"), "use --restart, which sends all rows again")
 		}
-		return false, nil
+		return nil
 	}
 	w.progress, w.resumed = p, true
-	return false, nil
+	return nil
 }
 
 // sendBeside has all chosen rows acknowledged.

@@ -161,9 +161,9 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 		if err != nil {
 			return err
 		}
-		w.progress.Tables = append(w.progress.Tables, progress.TableProgress{
-			Table: t.Name.String(), OID: t.OID, Where: t.Where, Order: t.Order.Names(), Shape: s.Shapes[i], Last: last,
-		})
+		begun := s.Tables[i]
+		begun.Last = last
+		w.progress.Tables = append(w.progress.Tables, begun)
 	}
 	if err := w.writeProgress(ctx, w.progress); err != nil {
 		return err

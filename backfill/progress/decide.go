@@ -3,6 +3,7 @@ package progress
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -21,8 +22,8 @@ type State struct {
 
 	System   string
 	Timeline int32
-	Shapes   []string // of the tables that are selected now
-	Total    bool     // the orders of all of them are
+	Tables   []TableProgress // that are selected now
+	Total    bool            // the orders of all of them are
 }
 
 // Slot is what State.Decide needs to know of a slot.
@@ -52,11 +53,15 @@ const (
 func (s *State) Decide(restart bool) (Step, error) {
 	made, ahead := s.finals()
 	p := s.Progress
-	finished := p != nil && p.Finished && p.System == s.System
+	finished := p != nil && p.Finished && p.System == s.System && (!s.Temporary.Exists || p.Point == s.Temporary.Confirmed)
 	switch {
 	case !s.Temporary.Exists && made == len(s.Final):
-		if finished {
+		if finished && s.complete() && s.sent() {
 			return Nothing, nil
+		}
+		if finished {
+			return "", Refuse(fmt.Errorf("%s exists, and the backfill that is complete (%s sent) had other tables or another condition, or was of an earlier slot: nothing says that the rows that are meant now were sent",
+				subject(s.Final[0].Name), wording.Count(p.Rows, "row")), "send them beside the relay: `cdc-relay backfill --late`")
 		}
 		return "", Refuse(fmt.Errorf("%s exists, so a relay may have sent newer rows, and older rows can no longer come before them", subject(s.Final[0].Name)),
 			"a backfill is for the first set-up, before a slot exists; to send single rows, "+"see "+wording.Docs+"operations.md#sending-rows-again")
@@ -73,7 +78,7 @@ func (s *State) Decide(restart bool) (Step, error) {
 		return s.fresh(restart)
 	case s.Temporary.Active:
 		return "", Refuse(fmt.Errorf("somebody streams from %s", subject(s.Temporary.Name)), "another backfill is under way: wait until it has ended")
-	case s.Temporary.Err == nil && (finished && s.Temporary.Confirmed == p.Point || made > 0):
+	case s.Temporary.Err == nil && (finished || made > 0):
 		return Finish, nil // a copy is made after the last acknowledgement
 	case restart:
 		return Anew, nil
@@ -139,15 +144,31 @@ func (s *State) half() (Step, error) {
 }
 
 func (s *State) sameShapes() bool {
-	if len(s.Shapes) != len(s.Progress.Tables) {
+	return slices.EqualFunc(s.Tables, s.Progress.Tables, func(a, b TableProgress) bool { return a.Shape == b.Shape })
+}
+
+// sent reports whether a backfill that is complete was about the rows that are selected now.
+func (s *State) sent() bool {
+	return !slices.ContainsFunc(s.Tables, func(t TableProgress) bool {
+		return !slices.ContainsFunc(s.Progress.Tables, func(was TableProgress) bool { return was.OID == t.OID && was.Where == t.Where })
+	})
+}
+
+// complete reports whether the progress is that of a backfill which made all the slots.
+func (s *State) complete() bool {
+	return s.Progress.Finished && !slices.ContainsFunc(s.Final, func(slot Slot) bool { return !slot.Exists || !slot.Ours })
+}
+
+// Known reports whether the progress says which rows a call means that does not: those of the
+// attempt that is under way, or of the one that is complete.
+func (s *State) Known() bool {
+	switch {
+	case s.Progress == nil:
 		return false
+	case s.Temporary.Exists:
+		return s.Progress.Point == s.Temporary.Confirmed
 	}
-	for i, shape := range s.Shapes {
-		if shape != s.Progress.Tables[i].Shape {
-			return false
-		}
-	}
-	return true
+	return s.complete()
 }
 
 // Refuse is an error that only a person can resolve.

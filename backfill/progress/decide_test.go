@@ -11,10 +11,16 @@ func TestDecide_FollowsFromWhatIsThere(t *testing.T) {
 	half := func(change func(*State)) State {
 		s := State{
 			Temporary: Slot{Name: "s_backfill", Exists: true, Confirmed: 0x100}, Final: []Slot{{Name: "s"}},
-			Progress: sample(), Keeps: true, System: "7", Timeline: 1, Shapes: []string{"f", "g"}, Total: true,
+			Progress: sample(), Keeps: true, System: "7", Timeline: 1, Tables: sample().Tables, Total: true,
 		}
 		change(&s)
 		return s
+	}
+	complete := func(change func(*State)) State {
+		return half(func(s *State) {
+			s.Temporary.Exists, s.Progress.Finished, s.Final[0] = false, true, Slot{Name: "s", Exists: true, Confirmed: 0x900, Ours: true}
+			change(s)
+		})
 	}
 	for name, tt := range map[string]struct {
 		state   State
@@ -30,8 +36,8 @@ func TestDecide_FollowsFromWhatIsThere(t *testing.T) {
 		"of another slot":              {half(func(s *State) { s.Progress.Point = 0x99 }), false, Anew, ""},
 		"of another server":            {half(func(s *State) { s.System = "8" }), false, Anew, ""},
 		"another timeline":             {half(func(s *State) { s.Timeline = 2 }), false, "", "timeline"},
-		"another mapping":              {half(func(s *State) { s.Shapes[1] = "h" }), false, "", "--restart"},
-		"fewer tables":                 {half(func(s *State) { s.Shapes = s.Shapes[:1] }), false, "", "--restart"},
+		"another mapping":              {half(func(s *State) { s.Tables[1].Shape = "h" }), false, "", "--restart"},
+		"fewer tables":                 {half(func(s *State) { s.Tables = s.Tables[:1] }), false, "", "--restart"},
 		"no order to resume by":        {half(func(s *State) { s.Total = false }), false, Anew, ""},
 		"in use":                       {half(func(s *State) { s.Temporary.Active = true }), false, "", "another backfill"},
 		"in use, and to be restarted":  {half(func(s *State) { s.Temporary.Active = true }), true, "", "another backfill"},
@@ -54,7 +60,15 @@ func TestDecide_FollowsFromWhatIsThere(t *testing.T) {
 		"copied, nothing is kept": {half(func(s *State) {
 			s.Keeps, s.Progress, s.Final[0] = false, nil, Slot{Name: "s", Exists: true, Confirmed: 0x100}
 		}), false, Finish, ""},
-		"complete":                       {half(func(s *State) { s.Temporary.Exists, s.Progress.Finished, s.Final[0].Exists = false, true, true }), false, Nothing, ""},
+		"copied by somebody, after an earlier backfill": {half(func(s *State) {
+			s.Progress.Point, s.Progress.Finished, s.Final[0] = 0x99, true, Slot{Name: "s", Exists: true, Confirmed: 0x100}
+		}), false, "", "there is no record"},
+		"complete":                       {complete(func(*State) {}), false, Nothing, ""},
+		"complete, one of its tables":    {complete(func(s *State) { s.Tables = s.Tables[1:] }), false, Nothing, ""},
+		"complete, another mapping":      {complete(func(s *State) { s.Tables[1].Shape = "h" }), false, Nothing, ""},
+		"complete, of another table":     {complete(func(s *State) { s.Tables[1].OID = 5 }), false, "", "--late"},
+		"complete, of other rows":        {complete(func(s *State) { s.Tables[0].Where = "" }), false, "", "--late"},
+		"complete, of an earlier slot":   {complete(func(s *State) { s.Final[0].Ours = false }), false, "", "--late"},
 		"its slot is gone":               {half(func(s *State) { s.Temporary.Exists = false }), false, Begin, ""},
 		"its slot is gone, exactly":      {half(func(s *State) { s.Temporary.Exists, s.Exactly = false, true }), false, "", "twice"},
 		"complete, and its slot is gone": {half(func(s *State) { s.Temporary.Exists, s.Exactly, s.Progress.Finished = false, true, true }), false, "", "twice"},
@@ -82,12 +96,12 @@ type server struct {
 // call is one invocation that ends after so many steps.
 func (m *server) call(t *testing.T, rng *rand.Rand, budget int) (complete bool) {
 	spend := func() bool { budget--; return budget < 0 }
-	s := State{Temporary: Slot{Name: "s_backfill", Exists: m.temporary}, Final: []Slot{{Name: "s", Exists: m.final}}, Keeps: m.keeps, System: "7", Timeline: 1, Shapes: []string{"f"}, Total: true}
+	s := State{Temporary: Slot{Name: "s_backfill", Exists: m.temporary}, Final: []Slot{{Name: "s", Exists: m.final}}, Keeps: m.keeps, System: "7", Timeline: 1, Tables: []TableProgress{{Shape: "f", OID: 1}}, Total: true}
 	if m.temporary {
 		s.Temporary.Confirmed = Position(uint64(m.point))
 	}
 	if m.final {
-		s.Final[0].Confirmed = Position(uint64(m.point))
+		s.Final[0].Confirmed, s.Final[0].Ours = Position(uint64(m.point)), m.keeps && m.progress.Point == Position(uint64(m.point))
 	}
 	if m.keeps {
 		s.Progress = m.progress
