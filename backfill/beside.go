@@ -229,12 +229,12 @@ func (w *work) sendBeside(ctx context.Context) error {
 		return err
 	}
 	w.OnStep("finished")
-	sent := max(0, int64(done.Rows)-w.rejected.skipped)
+	sent := done.Rows - done.Skipped
 	text := fmt.Sprintf("sent %s, marked with the header %s", wording.Count(sent, "row"), record.HeaderBackfill)
-	if w.rejected.skipped > 0 {
-		text += fmt.Sprintf(", but for %s that could not be sent (relay.on_reject: skip)", wording.Count(w.rejected.skipped, "row"))
+	if done.Skipped > 0 {
+		text += fmt.Sprintf(", but for %s that could not be sent (relay.on_reject: skip)", wording.Count(done.Skipped, "row"))
 	}
-	r.Out.say(Line{What: "result", Rows: uint64(sent), Text: text})
+	r.Out.say(Line{What: "result", Rows: sent, Text: text})
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
-	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -41,11 +40,11 @@ func (w *work) finish(ctx context.Context, s *progress.State) error {
 	if w.skip.n > 0 {
 		text += fmt.Sprintf(", %s were in the topics already", wording.Count(w.skip.n, "row"))
 	}
-	if w.rejected.letters > 0 {
-		text += fmt.Sprintf(", %s among them: see `cdc-relay deadletter list`", wording.Count(w.rejected.letters, "dead letter"))
+	if w.letters > 0 {
+		text += fmt.Sprintf(", %s among them: see `cdc-relay deadletter list`", wording.Count(w.letters, "dead letter"))
 	}
-	if w.rejected.skipped > 0 && w.settings.OnReject == relay.SkipOnReject {
-		text += fmt.Sprintf(", but for %s that could not be sent and %s skipped", wording.Count(w.rejected.skipped, "row"), map[bool]string{true: "was", false: "were"}[w.rejected.skipped == 1])
+	if n := done.Skipped; n > 0 {
+		text += fmt.Sprintf(", but for %s that could not be sent and %s skipped", wording.Count(n, "row"), map[bool]string{true: "was", false: "were"}[n == 1])
 	}
 	w.Out.say(Line{What: "result", Rows: done.Rows, Text: text + "; start `cdc-relay run`"})
 	return nil

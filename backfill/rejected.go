@@ -13,7 +13,7 @@ import (
 // atRow names the row that blocks by its place in the table. The relay's own words are about a
 // slot that could be moved.
 func (w *work) atRow(err error) error {
-	at, cause, ok := w.placed(err)
+	_, at, cause, ok := w.placed(err)
 	if !ok {
 		return err
 	}
@@ -30,8 +30,7 @@ func (w *work) atRow(err error) error {
 
 // placed names the row of an error by its place in the table, and gives the error without the
 // relay's own words.
-func (w *work) placed(err error) (at string, cause error, ok bool) {
-	var number uint64
+func (w *work) placed(err error) (number uint64, at string, cause error, ok bool) {
 	cause = err
 	if e, ok := errors.AsType[*rejected.RowBlockedError](err); ok {
 		number, cause = uint64(e.Commit), e.Err
@@ -40,32 +39,29 @@ func (w *work) placed(err error) (at string, cause error, ok bool) {
 		number, cause = uint64(e.Commit), e.Err
 	}
 	if number == 0 {
-		return "", nil, false
+		return 0, "", nil, false
 	}
 	for next := errors.Unwrap(cause); next != nil && strings.HasPrefix(cause.Error(), next.Error()+"; to "); next = errors.Unwrap(cause) {
 		cause = next
 	}
 	place, ok := w.track.At(number)
 	if !ok {
-		return "", nil, false
+		return number, "", nil, false
 	}
 	t := &w.tables[place.Table]
-	return fmt.Sprintf("row of table %s at %s", t.Name, t.Order.Describe(place.Done)), cause, true
+	return number, fmt.Sprintf("row of table %s at %s", t.Name, t.Order.Describe(place.Done)), cause, true
 }
 
-// noteRejected keeps the first row that cannot be sent, while its place is known. The brokers' and
-// the sink's errors say what to do about them; of the mapping's, explain shows more.
-func (w *work) noteRejected(reason string, err error) {
-	if w.rejected.first != nil {
-		return
-	}
+// noteSkipped takes note of a row that cannot be sent and is left out, while its place is known. The
+// brokers' and the sink's errors say what to do about them; of the mapping's, explain shows more.
+func (w *work) noteSkipped(reason string, err error) {
 	next := ""
 	if _, routed := errors.AsType[*record.RowError](err); routed {
 		next = "; `cdc-relay explain` shows what the mapping makes of a row"
 	}
-	at, cause, ok := w.placed(err)
+	number, at, cause, ok := w.placed(err)
 	if !ok {
 		at, cause = "a row", err
 	}
-	w.rejected.first = fmt.Errorf("%s (%s): %w%s", at, reason, cause, next)
+	w.track.LeaveOut(number, fmt.Sprintf("%s (%s): %v%s", at, reason, cause, next))
 }

@@ -206,10 +206,11 @@ func (w *work) sendAgain(ctx context.Context) error {
 			r.Out.warn("all rows are sent; the record of the progress stays in the topic: " + err.Error())
 		}
 	}
-	sent := int64(w.track.Now().Rows) - w.rejected.skipped - r.plan.leftOut
+	done := w.track.Now()
+	sent := int64(done.Rows) - int64(done.Skipped) - r.plan.leftOut
 	r.Out.say(Line{What: "result", Rows: uint64(max(0, sent)), Text: fmt.Sprintf("sent %s again, run %s", wording.Count(max(0, sent), "row"), w.progress.Run)})
-	if w.rejected.skipped > 0 {
-		return &RejectedError{w.rejected.skipped, w.rejected.first}
+	if done.Skipped > 0 {
+		return &RejectedError{int64(done.Skipped), errors.New(done.First)}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
+// endedAt is a call that is ended after a step.
 func (s *scene) endedAt(t *testing.T, options Options, step string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -25,6 +26,7 @@ func (s *scene) endedAt(t *testing.T, options Options, step string) {
 
 // `cdc-relay backfill --yes` goes on with the same rows, whenever the call before was ended.
 func TestBackfill_CalledAgainMeansTheSameRows(t *testing.T) {
+	t.Parallel()
 	t.Run("all, of a table with a mark", func(t *testing.T) {
 		s := play(t, harness.Postgres(t, "18"), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)
 		s.db.Exec(t, "ALTER TABLE outbox ADD COLUMN published_at timestamptz")

@@ -177,7 +177,7 @@ func (r *reading) send(ctx context.Context, out chan<- *wal.Batch) error {
 func (r *reading) table(ctx context.Context, reader *snapshot.Reader, i int, after snapshot.Tuple, out chan<- *wal.Batch) error {
 	t := &r.w.tables[i]
 	upTo := r.w.progress.Tables[i].Last
-	if r.w.resumed && upTo == nil && t.Order.Total {
+	if r.w.bounded() && upTo == nil && t.Order.Total {
 		return nil // the first snapshot had no row of it
 	}
 	rows := reader.Read(ctx, t, after, r.w.bound(upTo))

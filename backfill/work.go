@@ -51,14 +51,11 @@ type work struct {
 		n       int64 // of these
 	}
 
-	track    progress.Track
-	since    uint64        // see reading
-	read     atomic.Uint64 // number of the last row that was read
-	paced    progress.Pacer
-	rejected struct {
-		letters, skipped int64 // rows in dead letters, and in no topic; once the relay has ended
-		first            error // of the first of them
-	}
+	track   progress.Track
+	since   uint64        // see reading
+	read    atomic.Uint64 // number of the last row that was read
+	paced   progress.Pacer
+	letters int64 // rows in dead letters, once the relay has ended
 	failure atomic.Pointer[error]
 	end     struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
 }
@@ -267,15 +264,16 @@ func (w *work) relay(ctx context.Context) error {
 	w.end.failed, w.end.complete = stop, func() { close(all); stop() }
 	w.paced = progress.NewPacer(w.Options.MaxRate)
 	var events relay.Events
-	events.RowRejected = w.noteRejected
+	if cfg.OnReject == relay.SkipOnReject {
+		events.RowRejected = w.noteSkipped
+	}
 	r := relay.New(cfg, parts, events, zerolog.Nop()) // its words are about a slot; report and atRow have ours
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.report(running, r) }()
 	err = r.Run(running)
 	stop()
 	<-ended
-	st := r.Status()
-	w.rejected.letters, w.rejected.skipped = st.DeadLetters, max(0, st.EventsRejected-st.DeadLetters)
+	w.letters = r.Status().DeadLetters
 	select {
 	case <-all:
 	default:
@@ -350,9 +348,17 @@ func (w *work) relations() []*wal.Relation {
 	return all
 }
 
-// bound is up to where rows are read: the first attempt reads its whole snapshot.
+// bounded reports whether rows are read up to the last one of the first snapshot. The first attempt
+// reads its whole snapshot; so does a replay that goes on with the slot taken, since a relay may have
+// streamed between the two, and each key has to end with its newest row.
+func (w *work) bounded() bool {
+	first := w.replay == nil || w.replay.beside != nil // rows are sent for the first time
+	return w.resumed && (first || !w.replay.Options.takesSlot())
+}
+
+// bound is up to where rows are read; nil: to the end.
 func (w *work) bound(last snapshot.Tuple) snapshot.Tuple {
-	if w.resumed {
+	if w.bounded() {
 		return last
 	}
 	return nil

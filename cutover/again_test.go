@@ -9,8 +9,10 @@ import (
 // A call that was ended between the slot and the record of where it begins is repeated with the same
 // flags, and means the same rows.
 func TestCutover_StoppedAgainMeansTheSameRows(t *testing.T) {
+	t.Parallel()
 	for name, how := range map[string][]string{"positions are kept": keeps(t, "at_least_once"), "none are kept": nil} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := play(t, harness.Postgres(t), shape{"processed_at timestamptz, sent_at timestamptz", "sent_at IS NULL", "sent_at = now()"}, how...)
 			s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload, processed_at) SELECT 'a', 'a', 'a', n::text, now() FROM generate_series(1, 3) n")
 			options := Options{Mode: Stopped, Yes: true, Marks: []string{"sent_at"}}

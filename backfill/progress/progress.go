@@ -20,6 +20,9 @@ type Place struct {
 	Rows  uint64 // rows that are acknowledged, since the first attempt
 	Table int    // of Progress.Tables, in which the next row is
 	Done  Tuple  // everything up to here is acknowledged in that table; nil: nothing is known to be
+
+	Skipped uint64 // of Rows: those that cannot be sent, and were left out
+	First   string // of these: which row, why, and the next step
 }
 
 // Progress is the record of one backfill in the checkpoint topic.
@@ -68,6 +71,8 @@ type wireProgress struct {
 	Table    int         `json:"at"`
 	Done     Tuple       `json:"done,omitempty"`
 	Rows     uint64      `json:"rows"`
+	Skipped  uint64      `json:"skipped,omitempty"`
+	First    string      `json:"first_skipped,omitempty"`
 	Started  string      `json:"started"`
 	Finished bool        `json:"finished"`
 	Relay    string      `json:"relay_version,omitempty"`
@@ -77,7 +82,7 @@ type wireProgress struct {
 func (p *Progress) Encode() []byte {
 	w := wireProgress{
 		Version: progressVersion, System: p.System, Timeline: p.Timeline, Slot: p.Slot, Point: p.Point.String(), Snapshot: p.Snapshot, Run: p.Run,
-		Table: p.Table, Done: p.Done, Rows: p.Rows, Started: p.Started.UTC().Format(time.RFC3339Nano), Finished: p.Finished, Relay: p.Relay,
+		Table: p.Table, Done: p.Done, Rows: p.Rows, Skipped: p.Skipped, First: p.First, Started: p.Started.UTC().Format(time.RFC3339Nano), Finished: p.Finished, Relay: p.Relay,
 	}
 	for _, t := range p.Tables {
 		w.Tables = append(w.Tables, wireTable(t))
@@ -102,7 +107,7 @@ func Parse(value []byte) (*Progress, error) {
 	}
 	p := &Progress{
 		System: w.System, Timeline: w.Timeline, Slot: w.Slot, Snapshot: w.Snapshot, Run: w.Run,
-		Place: Place{Rows: w.Rows, Table: w.Table, Done: w.Done}, Finished: w.Finished, Relay: w.Relay,
+		Place: Place{Rows: w.Rows, Table: w.Table, Done: w.Done, Skipped: w.Skipped, First: w.First}, Finished: w.Finished, Relay: w.Relay,
 	}
 	var err error
 	if p.Point, err = wal.ParseLSN(w.Point); err != nil {

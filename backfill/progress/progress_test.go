@@ -16,7 +16,7 @@ func sample() *Progress {
 			{Table: "public.a", OID: 3, Where: "x IS NULL", Order: []string{"created_at", "id"}, Shape: "f", Last: Tuple{nil, text("9")}},
 			{Table: "public.b", OID: 4, Order: []string{}, Shape: "g"},
 		},
-		Place: Place{Rows: 5, Table: 0, Done: Tuple{text(""), text("8")}},
+		Place: Place{Rows: 5, Table: 0, Done: Tuple{text(""), text("8")}, Skipped: 2, First: "row 3"},
 	}
 }
 

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"encoding/binary"
+	"maps"
 	"sync"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -17,8 +18,9 @@ func RowsBefore(at wal.LSN) uint64 { return uint64(at) - 1 }
 // Track knows the places of the rows that are in flight. Any goroutine may use it.
 type Track struct {
 	mu      sync.Mutex
-	place   Place   // everything up to here is acknowledged
-	flights []*Spot // after it, in order; the first may be partly acknowledged
+	place   Place             // everything up to here is acknowledged
+	flights []*Spot           // after it, in order; the first may be partly acknowledged
+	skipped map[uint64]string // rows after it that are left out, and why
 }
 
 // Spot is where the rows of one batch are.
@@ -89,6 +91,25 @@ func (t *Track) Begin(place Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.place, t.flights = place, nil
+	t.forget(place.Rows)
+}
+
+// LeaveOut takes note of a row that is left out, and why. It may be called again for the row.
+func (t *Track) LeaveOut(row uint64, why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if row <= t.place.Rows {
+		return
+	}
+	if t.skipped == nil {
+		t.skipped = make(map[uint64]string)
+	}
+	t.skipped[row] = why
+}
+
+// forget forgets the rows that were left out up to one: a place counts them.
+func (t *Track) forget(rows uint64) {
+	maps.DeleteFunc(t.skipped, func(row uint64, _ string) bool { return row <= rows })
 }
 
 // Fly takes note of a batch before it is handed on.
@@ -118,10 +139,25 @@ func (t *Track) find(rows uint64) (Place, bool) {
 	}
 	for _, s := range t.flights {
 		if rows >= s.First && rows <= s.Last() {
-			return Place{Rows: rows, Table: s.Table, Done: s.At(rows)}, true
+			return t.count(Place{Rows: rows, Table: s.Table, Done: s.At(rows)}), true
 		}
 	}
 	return Place{}, false
+}
+
+// count adds what was left out up to a place.
+func (t *Track) count(place Place) Place {
+	place.Skipped, place.First = t.place.Skipped, t.place.First
+	first := place.Rows + 1
+	for row, why := range t.skipped {
+		if row > place.Rows {
+			continue
+		}
+		if place.Skipped++; t.place.First == "" && row < first {
+			first, place.First = row, why
+		}
+	}
+	return place
 }
 
 // Confirm moves the place past so many rows.
@@ -133,6 +169,7 @@ func (t *Track) Confirm(rows uint64) {
 		return
 	}
 	t.place = place
+	t.forget(rows)
 	for len(t.flights) > 0 && t.flights[0].Last() <= rows {
 		t.flights = t.flights[1:]
 	}

@@ -83,3 +83,48 @@ func TestPosition_IsNeverZero(t *testing.T) {
 		}
 	}
 }
+
+// A place counts what was left out up to it, each row once, also after a session that was lost.
+func TestTrack_CountsWhatWasLeftOut(t *testing.T) {
+	track := &Track{}
+	fly := func() {
+		s := &Spot{First: track.Now().Rows + 1}
+		for range 10 {
+			s.Add([][]byte{[]byte("x")})
+		}
+		track.Fly(s)
+	}
+	at := func(row, skipped uint64, first string) {
+		t.Helper()
+		if got, ok := track.At(row); !ok || got.Skipped != skipped || got.First != first {
+			t.Errorf("at row %d: %+v, %t; want %d left out, the first %q", row, got, ok, skipped, first)
+		}
+	}
+	track.Begin(Place{Rows: 4, Skipped: 1, First: "two"})
+	fly()
+	track.LeaveOut(8, "eight")
+	track.LeaveOut(6, "six")
+	at(5, 1, "two")
+	at(6, 2, "two")
+	at(14, 3, "two")
+	track.Confirm(7)
+	at(8, 3, "two")
+	track.Begin(track.Now()) // the next session
+	fly()
+	track.LeaveOut(7, "seven")
+	track.LeaveOut(8, "eight")
+	at(7, 2, "two")
+	at(8, 3, "two")
+
+	track = &Track{}
+	fly()
+	track.LeaveOut(9, "nine")
+	track.LeaveOut(3, "three")
+	at(2, 0, "")
+	for range 20 { // in whatever order a map has them
+		at(9, 2, "three")
+	}
+	track.Begin(Place{Rows: 5, Skipped: 1, First: "three"}) // as it was committed
+	fly()
+	at(9, 2, "three")
+}
