@@ -291,7 +291,9 @@ func (t *Table) Filter() string { return t.filter }
 func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 	op := "look at the columns of table " + t.Name.String()
 	rows, err := q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), NOT a.attnotnull,
-			a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%%', false), coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), ''), a.attnum
+			a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%%', false), coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), ''), a.attnum,
+			coalesce((SELECT pg_catalog.format('%%I.%%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
+				JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE c.oid = a.attcollation AND c.oid <> t.typcollation), '')
 		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		WHERE a.attrelid = %d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, t.OID))
 	if err != nil {
@@ -299,7 +301,7 @@ func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 	}
 	number := make(map[string]string, len(rows))
 	for _, r := range rows {
-		s.Columns = append(s.Columns, Column{Name: r[0].Text, Type: r[1].Text, Nullable: r[2].Text == "t", Sequence: r[3].Text == "t", Default: r[4].Text})
+		s.Columns = append(s.Columns, Column{Name: r[0].Text, Type: r[1].Text, Nullable: r[2].Text == "t", Sequence: r[3].Text == "t", Default: r[4].Text, Collation: r[6].Text})
 		number[r[5].Text] = r[0].Text
 	}
 	// An index whose check is put off lets equal rows be seen; one with NULLs has equal ones.

@@ -18,6 +18,17 @@ type Column struct {
 	Nullable bool
 	Sequence bool   // its values are drawn from a sequence
 	Default  string // expression; empty: none
+
+	Collation string // as SQL names it; empty: the type's own
+}
+
+// literal is a value of the column, which compares as the column does.
+func (c *Column) literal(value string) string {
+	text := postgres.QuoteLiteral(value) + "::" + c.Type
+	if c.Collation != "" {
+		text += " COLLATE " + c.Collation
+	}
+	return text
 }
 
 // Shape is what is known of a table for choosing an order.
@@ -210,7 +221,7 @@ func (o *Order) later(at Tuple) string {
 		plain = plain && !c.Nullable && at[i] != nil
 		names[i] = wal.QuoteIdentifier(c.Name)
 		if at[i] != nil {
-			values[i] = postgres.QuoteLiteral(*at[i]) + "::" + c.Type
+			values[i] = c.literal(*at[i])
 		}
 	}
 	if plain { // which an index can answer
@@ -235,7 +246,7 @@ func (o *Order) at(place Tuple) string {
 	for i, c := range o.By {
 		value := "NULL"
 		if place[i] != nil {
-			value = postgres.QuoteLiteral(*place[i]) + "::" + c.Type
+			value = c.literal(*place[i])
 		}
 		same[i] = wal.QuoteIdentifier(c.Name) + " IS NOT DISTINCT FROM " + value
 	}

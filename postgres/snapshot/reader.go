@@ -74,11 +74,11 @@ func (r *Reader) Within(ctx context.Context, o *Order, places []Tuple, after, up
 		}
 		fmt.Fprintf(&b, "(%d", n)
 		for i, c := range o.By {
-			value := "NULL"
+			value := "NULL::" + c.Type
 			if at[i] != nil {
-				value = postgres.QuoteLiteral(*at[i])
+				value = c.literal(*at[i])
 			}
-			b.WriteString(", " + value + "::" + c.Type)
+			b.WriteString(", " + value)
 		}
 		b.WriteString(")")
 	}

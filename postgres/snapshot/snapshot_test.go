@@ -241,3 +241,43 @@ func TestHolder_LocksOutAnother(t *testing.T) {
 		t.Errorf("after the first has ended: %v", err)
 	}
 }
+
+// Places are compared as the rows are read: by the collation of the column.
+func TestWithin_ComparesByTheColumnsCollation(t *testing.T) {
+	db := harness.Postgres(t)
+	for _, collation := range []string{"C", "en-x-icu"} { // the database has one of the two at most
+		db.Exec(t, `DROP TABLE IF EXISTS words; CREATE TABLE words (id text COLLATE "`+collation+`" PRIMARY KEY); INSERT INTO words VALUES ('a'), ('B'), ('c')`)
+		cfg := postgres.Config{URL: db.URL, Slot: "words", Publication: "words", Tables: []wal.Table{{Schema: "public", Name: "words"}}}
+		h, err := OpenToRead(t.Context(), cfg, "audit")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		table, _, err := h.Describe(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Begin(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		s := &Selection{Table: table}
+		if s.Order, err = table.Shape.Choose(nil); err != nil {
+			t.Fatal(err)
+		}
+		ids, places := read(t, h, s, nil, nil)
+		r, err := h.Reader(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		within, err := r.Within(t.Context(), &s.Order, places, places[0], places[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, is := range within {
+			if is != (n > 0) {
+				t.Errorf("%s: rows in order %v: the place of number %d lies behind the first: %t", collation, ids, n, is)
+			}
+		}
+	}
+}
