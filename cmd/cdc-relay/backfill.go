@@ -27,7 +27,7 @@ changes nothing.
 
 backfill uses a slot of its own, named like the configured slot with the suffix _backfill.
 While that slot exists, run and setup refuse to start. An interrupted backfill continues
-when it is called again. With exactly_once it repeats no row; with detect_moved_slot it
+when it is called again in the same way. With exactly_once it repeats no row; with detect_moved_slot it
 repeats the rows of about one second; otherwise it starts from the beginning.
 
 While backfill runs, its slot holds back the WAL and its snapshot holds back vacuum.
