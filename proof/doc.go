@@ -4,7 +4,8 @@
 // F is the confirmed position of a slot, and the server skips what commits before F. The
 // proof of a batch, all on one connection to the primary:
 //
-//  1. A SELECT names rows: place (ctid) and inserting transaction (xmin) of each version.
+//  1. A SELECT names rows: place (ctid) and inserting transaction (xmin) of each version, and the
+//     file (relfilenode) that the table had just before.
 //  2. L is the insert position of the WAL, read afterwards (wal.BeforePageHeader).
 //  3. F of every slot is waited for, until F >= L.
 //  4. What the brokers keep is read afterwards: positions of the slots, what lies before them,
@@ -24,6 +25,8 @@
 //     wraps. It is only part of a version's name.
 //   - A place is used again by a newer transaction alone, and none that began after step 1 is
 //     among those that were named. A version that was updated since is another one.
+//   - VACUUM FULL and CLUSTER keep the transactions and change the places, in another file. The
+//     statement of step 5 holds a lock that keeps the file, and acts on nothing in another one.
 //   - After a crash a commit that was visible may be gone and its number be given out again. The
 //     connection is gone too, and a batch does not outlive its connection.
 //

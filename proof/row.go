@@ -29,11 +29,12 @@ func ParseTID(text string) (TID, error) {
 	return TID{uint32(b), uint16(i)}, nil
 }
 
-// Row names a version of a row. TID and XMin name no other version as long as the
+// Row names a version of a row. TID, XMin and File name no other version as long as the
 // connection that read them lives.
 type Row struct {
 	TID  TID
 	XMin uint32
+	File uint32 // number of the table's file (relfilenode) that has the place
 	ID   string // of the event, as the record's header id has it; empty when it is NULL
 	NoID bool   // the id is NULL, or the table has none
 }

@@ -29,6 +29,7 @@ type world struct {
 	open            []*tx  // begun and not ended, prepared ones too
 	commits         []*tx  // by the place of the record in the WAL
 	heap            map[TID]*version
+	file            uint32 // that has the heap
 
 	slots  []*slot
 	topic  topic
@@ -250,6 +251,25 @@ func (w *world) vacuum() {
 	maps.DeleteFunc(w.heap, func(_ TID, v *version) bool {
 		return v.gone || v.killer != nil && v.killer.stage == visible && v.killer.end <= w.flushed
 	})
+}
+
+// rewrite is VACUUM FULL: versions keep their transactions and get other places. It waits for
+// whoever has written, and nobody waits for it here.
+func (w *world) rewrite() {
+	if slices.ContainsFunc(w.open, func(t *tx) bool { return t.xids[0] != 0 }) {
+		return
+	}
+	w.vacuum()
+	places, former := w.places(), w.heap
+	w.heap, w.file = map[TID]*version{}, w.file+1
+	for _, at := range places {
+		v := former[at]
+		v.TID = w.place()
+		w.heap[v.TID] = v
+	}
+	w.flushed = w.write(w.next, nil).end
+	w.completed = w.next
+	w.next++
 }
 
 // background is the WAL writer: whole pages, else what was committed asynchronously.

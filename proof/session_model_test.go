@@ -21,6 +21,7 @@ type bug struct {
 	shortHeaderOnly    bool // the header of a segment's first page is not taken off
 	firstSlotOnly      bool // the other shards' slots are not waited for
 	placeOnly          bool // rows are named by ctid alone
+	anyFile            bool // nobody asks whether the table was written anew
 	keepsBatch         bool // a batch outlives its connection
 	judgesXmin         bool // rows are chosen by pg_visible_in_snapshot of their xmin
 	lettersBeforeFence bool // dead letters are read before the slots are past L
@@ -46,6 +47,7 @@ var bugs = map[string]bug{
 	"the header of a segment's first page is not taken off":                           {shortHeaderOnly: true, early: true},
 	"the other shards' slots are not waited for":                                      {firstSlotOnly: true, early: true},
 	"rows are named by ctid alone":                                                    {placeOnly: true},
+	"nobody asks whether the table was written anew":                                  {anyFile: true},
 	"a batch outlives its connection":                                                 {keepsBatch: true},
 	"rows are chosen by pg_visible_in_snapshot of their xmin":                         {judgesXmin: true},
 	"dead letters are read before the slots are past L":                               {lettersBeforeFence: true, early: true},
@@ -166,7 +168,7 @@ func (c *connection) Name(ctx context.Context) ([]Row, error) {
 func (c *connection) page() (rows []Row) {
 	for _, at := range c.w.places() {
 		if v := c.w.heap[at]; v.seen() && len(rows) < 8 && compare(at, c.behind) > 0 {
-			rows = append(rows, Row{TID: at, XMin: v.xmin, ID: v.event.id, NoID: v.event.id == ""})
+			rows = append(rows, Row{TID: at, XMin: v.xmin, File: c.w.file, ID: v.event.id, NoID: v.event.id == ""})
 		}
 	}
 	if len(rows) > 0 {
@@ -237,7 +239,7 @@ func (c *connection) Act(_ context.Context, rows []Row) (int, error) {
 		if !v.seen() || v.killer != nil && v.killer.stage != aborted {
 			continue // locked rows are skipped
 		}
-		named := slices.ContainsFunc(rows, func(r Row) bool { return r.TID == at }) &&
+		named := slices.ContainsFunc(rows, func(r Row) bool { return r.TID == at && (w.bug.anyFile || r.File == w.file) }) &&
 			(w.bug.placeOnly || slices.ContainsFunc(rows, func(r Row) bool { return r.XMin == v.xmin }))
 		if w.bug.judgesXmin {
 			named = c.snapshot.sees(v.xmin) && !v.event.letter

@@ -327,7 +327,11 @@ func (w *world) step() {
 	case k < 900:
 		w.background()
 	case k < 930:
-		w.vacuum()
+		if w.chance(50) {
+			w.rewrite()
+		} else {
+			w.vacuum()
+		}
 	case k < 950:
 		for _, s := range w.slots { // a checkpoint
 			s.saved = s.confirmed

@@ -55,17 +55,24 @@ func (s *Session) proven(rows []proof.Row) (with, where string) {
 }
 
 // versions is the condition for those of the versions that still exist and meet the work's own, in
-// the session that named them.
+// the session and the file in which they were named, all of them in one. The lock of a statement
+// keeps the file until it has ended.
 func (s *Session) versions(rows []proof.Row) string {
-	tids, xmins := make([]string, len(rows)), make([]string, 0, len(rows))
+	file, tids, xmins := uint32(0), make([]string, 0, len(rows)), make([]string, 0, len(rows))
 	for i, r := range rows {
-		tids[i] = strconv.Quote(r.TID.String())
+		if i == 0 {
+			file = r.File
+		}
+		if r.File != file {
+			continue
+		}
+		tids = append(tids, strconv.Quote(r.TID.String()))
 		if i == 0 || r.XMin != rows[i-1].XMin { // rows of a transaction often follow each other
 			xmins = append(xmins, strconv.FormatUint(uint64(r.XMin), 10))
 		}
 	}
-	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s",
-		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.condition())
+	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s = %d AND %s",
+		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.file(), file, s.condition())
 }
 
 var errArchiveLacks = errors.New("the archive did not take every row: a trigger or a rule keeps some out")

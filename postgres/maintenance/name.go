@@ -126,6 +126,10 @@ func (s *Session) size() (uint32, error) {
 	return uint32(n), err
 }
 
+// file is the SQL of the number of the table's file. VACUUM FULL, CLUSTER and whatever else writes
+// the table anew gives it another one.
+func (s *Session) file() string { return fmt.Sprintf("pg_catalog.pg_relation_filenode(%d)", s.oid) }
+
 func (s *Session) id() string {
 	if s.work.ID == "" {
 		return "NULL"
@@ -133,14 +137,19 @@ func (s *Session) id() string {
 	return "(" + s.work.ID + ")::text"
 }
 
-// read runs a query for place, xmin, id and order of rows, and remembers the last one.
+// read runs a query for place, xmin, id and order of rows, and remembers the last one. The table's
+// file is looked up first: rows of a file that takes its place meanwhile are not acted on.
 func (s *Session) read(begin, sql string) ([]proof.Row, error) {
-	rows, err := s.readOnly(begin, sql)
-	if err != nil {
+	first, rows, err := s.readOnly(begin+"; SELECT "+s.file(), sql)
+	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	malformed := func(err error) error {
 		return &fault.Error{Kind: fault.KindProtocol, Op: "name rows of", Subject: s.subject(), Err: err}
+	}
+	file, err := strconv.ParseUint(first[0][0].Text, 10, 32)
+	if err != nil {
+		return nil, malformed(err)
 	}
 	named := make([]proof.Row, 0, len(rows))
 	for _, row := range rows {
@@ -152,7 +161,7 @@ func (s *Session) read(begin, sql string) ([]proof.Row, error) {
 		if err != nil {
 			return nil, malformed(err)
 		}
-		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), ID: row[2].Text, NoID: row[2].Null})
+		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), File: uint32(file), ID: row[2].Text, NoID: row[2].Null})
 	}
 	if n := len(named); n > 0 {
 		s.last = cursor{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true, nulls: rows[n-1][3].Null && s.work.Order != ""}

@@ -216,17 +216,17 @@ func (s *Session) condition() string {
 	return condition
 }
 
-// readOnly runs a query whose SQL the operator wrote. begin are further statements before it.
-func (s *Session) readOnly(begin, sql string) ([]postgres.Cells, error) {
-	if err := s.q.Exec("BEGIN READ ONLY" + begin); err != nil {
-		return nil, err
+// readOnly runs a query whose SQL the operator wrote. begin are further statements before it, of
+// which the last one selects one row, or none.
+func (s *Session) readOnly(begin, sql string) (first, rows []postgres.Cells, err error) {
+	if first, err = s.q.All("BEGIN READ ONLY" + begin); err != nil {
+		return nil, nil, err
 	}
-	rows, err := s.q.All(sql)
-	if err != nil {
+	if rows, err = s.q.All(sql); err != nil {
 		_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
-		return nil, err
+		return nil, nil, err
 	}
-	return rows, s.q.Exec("COMMIT")
+	return first, rows, s.q.Exec("COMMIT")
 }
 
 // Fence implements proof.Session.
