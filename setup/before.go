@@ -85,7 +85,7 @@ func (b *before) write(ctx context.Context, slot string, point wal.LSN, table *p
 	}
 	rec := stored.BeforeSlot{
 		System: b.origin.SystemID, Timeline: b.origin.Timeline, Slot: slot, Table: table.Table.String(), OID: table.OID,
-		Before: known, Point: point, Positions: b.kind, Published: table.Published[publication], At: time.Now(), Relay: b.version,
+		Before: known, Point: point, Positions: b.kind, Published: table.Published[publication], Ended: table.Ended, At: time.Now(), Relay: b.version,
 	}
 	return b.ledger.Write(ctx, stored.BeforeSlotKey(rec.System, slot, rec.OID), rec.Encode())
 }

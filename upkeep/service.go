@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -112,20 +113,28 @@ func (s *Service) Survey(ctx context.Context, table wal.Table, archive *wal.Tabl
 	if err != nil {
 		return nil, err
 	}
-	s.judge(ctx, survey)
-	return survey, nil
+	return survey, s.judge(ctx, survey)
 }
 
-func (s *Service) judge(ctx context.Context, survey *maintenance.Survey) {
+func (s *Service) judge(ctx context.Context, survey *maintenance.Survey) (err error) {
 	if s.Relay.Replication.Shard.Divided() {
 		survey.Filters = nil // each shard leaves out what another one sends
 	}
 	survey.Changed = s.changed(survey, time.Now())
+	ended := uint64(math.MaxUint64) // when the first of the records was written
 	for _, shard := range s.Relay.Replication.Shards() {
-		if then := s.Reader.PublishedAs(ctx, shard.Slot, survey.OID); then != "" && then != survey.Published[shard.Publication] {
+		then, known := s.Reader.Known(ctx, shard.Slot, survey.OID)
+		if !known {
+			continue
+		}
+		if ended = min(ended, then.Ended); then.Published != "" && then.Published != survey.Published[shard.Publication] {
 			survey.LeftOut = append(survey.LeftOut, shard.Publication)
 		}
 	}
+	if ended < math.MaxUint64 {
+		survey.Attached, survey.Rewritten, err = s.Surveyor.Unsent(ctx, survey.OID, ended, s.Publications())
+	}
+	return err
 }
 
 // Sent fails if rows of a table may be in no stream. It is to be asked between the proof of rows
@@ -136,7 +145,9 @@ func (s *Service) Sent(ctx context.Context, t *Target, oid uint32) error {
 	if err != nil {
 		return err
 	}
-	s.judge(ctx, survey)
+	if err := s.judge(ctx, survey); err != nil {
+		return err
+	}
 	return errors.Join(t.Unsent(survey)...)
 }
 

@@ -54,6 +54,15 @@ func (t *Target) Unsent(s *maintenance.Survey) (all []error) {
 		all = append(all, t.Refuse(fault.ReasonBeforeSlotUnknown, "send the rows that were written meanwhile (`cdc-relay replay`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)",
 			"publication %s was changed since it was recorded that nothing is left to be sent from before the slot: rows that were written while it did not have the table are in no stream", strings.Join(s.LeftOut, ", ")))
 	}
+	const hint = "send its rows again (`cdc-relay replay`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)"
+	if len(s.Attached) > 0 {
+		all = append(all, t.Refuse(fault.ReasonBeforeSlotUnknown, hint,
+			"partition %s was attached since it was recorded that nothing is left to be sent from before the slot: rows that it had then are in no stream", strings.Join(s.Attached, ", ")))
+	}
+	if len(s.Rewritten) > 0 {
+		all = append(all, t.Refuse(fault.ReasonBeforeSlotUnknown, hint,
+			"%s was written anew since it was recorded that nothing is left to be sent from before the slot (SET LOGGED, VACUUM FULL or the like): rows that were written while it was unlogged are in no stream", strings.Join(s.Rewritten, ", ")))
+	}
 	if s.Changed {
 		all = append(all, t.Refuse(fault.ReasonTableUnpublished, "the relay looks within seconds, and says whether rows have to be sent again; then run this again",
 			"its publication was changed just now: rows that were written meanwhile may be in no stream"))

@@ -50,6 +50,7 @@ type Table struct {
 	Unknown bool // it has rows from before Point of which nobody knows whether they are delivered
 
 	published map[string]string // as catalog.PublishedAs has it
+	ended     uint64            // catalog.EndedBefore the source
 }
 
 // Make does what is not done yet.
@@ -85,13 +86,18 @@ func (h *Copies) Make(ctx context.Context, holder *snapshot.Holder) error {
 	return nil
 }
 
-func (h *Copies) lookUpPublications(q postgres.Querier, version int) (err error) {
+func (h *Copies) lookUpPublications(q postgres.Querier, version int) error {
+	ended, err := catalog.EndedBefore(q, h.Source)
+	if err != nil {
+		return postgres.Classify("look at slot "+h.Source, err)
+	}
 	var publications []string
 	for i := range h.Slots {
 		publications = append(publications, h.Settings.OfShard(i, len(h.Slots)).Replication.Publication)
 	}
 	for i := range h.Tables {
 		t := &h.Tables[i]
+		t.ended = ended
 		if t.published, err = catalog.PublishedAs(q, version, t.OID, publications); err != nil {
 			return postgres.Classify("look at publications", err)
 		}
@@ -163,7 +169,7 @@ func (h *Copies) before(ctx context.Context, cfg relay.Config, known stored.Befo
 		}
 		rec := stored.BeforeSlot{
 			System: h.System, Timeline: h.Timeline, Slot: slot, Table: t.Name, OID: t.OID,
-			Before: about, Point: h.Point, Positions: kind, Published: t.published[cfg.Replication.Publication], At: time.Now(), Relay: h.Settings.Version,
+			Before: about, Point: h.Point, Positions: kind, Published: t.published[cfg.Replication.Publication], Ended: t.ended, At: time.Now(), Relay: h.Settings.Version,
 		}
 		if err := h.Ledger.Write(ctx, stored.BeforeSlotKey(h.System, slot, t.OID), rec.Encode()); err != nil {
 			return err

@@ -50,6 +50,7 @@ type BeforeSlot struct {
 	Point     wal.LSN // where the slot begins
 	Positions Kind    // that guard the slot since
 	Published string  // how the publication had the table: catalog.PublishedAs; empty: not recorded
+	Ended     uint64  // catalog.Ended, from before it became known; zero: not recorded
 	At        time.Time
 	Relay     string // version that wrote it
 }
@@ -65,6 +66,7 @@ type wireBeforeSlot struct {
 	Point     string `json:"consistent_point"`
 	Positions Kind   `json:"positions"`
 	Published string `json:"published_as,omitempty"`
+	Ended     uint64 `json:"ended_before_xid,omitempty"`
 	At        string `json:"at"`
 	Relay     string `json:"relay_version,omitempty"`
 }
@@ -73,7 +75,7 @@ type wireBeforeSlot struct {
 func (b *BeforeSlot) Encode() []byte {
 	value, err := json.Marshal(wireBeforeSlot{
 		Version: recordVersion, System: b.System, Timeline: b.Timeline, Slot: b.Slot, Table: b.Table, OID: b.OID,
-		Before: b.Before, Point: b.Point.String(), Positions: b.Positions, Published: b.Published, At: b.At.UTC().Format(time.RFC3339), Relay: b.Relay,
+		Before: b.Before, Point: b.Point.String(), Positions: b.Positions, Published: b.Published, Ended: b.Ended, At: b.At.UTC().Format(time.RFC3339), Relay: b.Relay,
 	})
 	if err != nil {
 		//nolint:forbidigo // strings and numbers always encode
@@ -91,7 +93,7 @@ func ParseBeforeSlot(value []byte) (BeforeSlot, error) {
 	if w.Version != recordVersion {
 		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: the record has version %d, and this relay knows version %d: run the version that wrote it, or a later one", w.Version, recordVersion)
 	}
-	b := BeforeSlot{System: w.System, Timeline: w.Timeline, Slot: w.Slot, Table: w.Table, OID: w.OID, Before: w.Before, Positions: w.Positions, Published: w.Published, Relay: w.Relay}
+	b := BeforeSlot{System: w.System, Timeline: w.Timeline, Slot: w.Slot, Table: w.Table, OID: w.OID, Before: w.Before, Positions: w.Positions, Published: w.Published, Ended: w.Ended, Relay: w.Relay}
 	var err error
 	if b.Point, err = wal.ParseLSN(w.Point); err != nil {
 		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: consistent_point: %w", err)

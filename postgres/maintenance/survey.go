@@ -36,6 +36,8 @@ type Survey struct {
 	Unpublished []string          // publications of ours that do not have it, or do not exist
 	Published   map[string]string // as catalog.PublishedAs has it
 	Changed     bool              // set by whoever knows an earlier Published
+	Attached    []string          // partitions that may have had rows when they were attached, since that record; set likewise
+	Rewritten   []string          // tables that may have been unlogged for a while, since that record; set likewise
 	LeftOut     []string          // publications that changed since a slot's record was written; set by whoever knows the records
 
 	Archive *ArchiveSurvey // nil: there is none to be
@@ -70,7 +72,10 @@ type Standbys struct {
 }
 
 // Surveyor looks at tables over a connection of its own, and takes no lock. It is to be closed.
-type Surveyor struct{ session Session }
+type Surveyor struct {
+	session  Session
+	unfilled map[string]bool // see filled
+}
 
 // OpenSurvey connects.
 func OpenSurvey(ctx context.Context, cfg postgres.Config) (*Surveyor, error) {
@@ -83,7 +88,7 @@ func OpenSurvey(ctx context.Context, cfg postgres.Config) (*Surveyor, error) {
 		postgres.CloseQuietly(q.Conn)
 		return nil, err
 	}
-	s := &Surveyor{Session{q: q, version: server.ServerVersion}}
+	s := &Surveyor{session: Session{q: q, version: server.ServerVersion}}
 	if err := q.Exec(settings + "; SET default_transaction_read_only = on"); err != nil {
 		s.Close()
 		return nil, postgres.Classify("prepare to look at tables", err)

@@ -15,6 +15,7 @@ type TableState struct {
 	Table     wal.Table
 	OID       uint32
 	Published map[string]string // as catalog.PublishedAs has it
+	Ended     uint64            // catalog.Ended
 	Empty     bool              // nobody sees a row of it; false: somebody does, or it could not be found out
 }
 
@@ -32,6 +33,10 @@ func ReadTables(ctx context.Context, cfg postgres.Config) ([]TableState, error) 
 	for _, shard := range cfg.Shards() {
 		publications = append(publications, shard.Publication)
 	}
+	ended, err := catalog.Ended(q)
+	if err != nil {
+		return nil, postgres.Classify("look at the open transactions", err)
+	}
 	var tables []TableState
 	for _, table := range cfg.Tables {
 		t, err := catalog.ReadTable(q, table)
@@ -45,7 +50,7 @@ func ReadTables(ctx context.Context, cfg postgres.Config) ([]TableState, error) 
 		if err != nil {
 			return nil, postgres.Classify("look at publications", err)
 		}
-		tables = append(tables, TableState{Table: table, OID: t.OID, Published: published})
+		tables = append(tables, TableState{Table: table, OID: t.OID, Published: published, Ended: ended})
 	}
 	return tables, nil
 }

@@ -209,17 +209,14 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 // after the proof has: the proof reads the topic to its end first.
 const lookFor = 10 * time.Second
 
-// PublishedAs is how a slot's publication had a table when it became known that no row from before
-// the slot is still to be delivered; empty: that is not recorded, or was not read in time.
-func (r *Reader) PublishedAs(ctx context.Context, slot string, table uint32) string {
+// Known is the record that no row of a table from before a slot is still to be delivered. known is
+// false if there is none, or it was not read in time.
+func (r *Reader) Known(ctx context.Context, slot string, table uint32) (before stored.BeforeSlot, known bool) {
 	within, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
 	_ = r.positions.CatchUp(within, true) // the proof fails with it
 	before, err := stored.ParseBeforeSlot(r.keys.get(stored.BeforeSlotKey(r.Origin().SystemID, slot, table)))
-	if err != nil || !before.Before.Known() {
-		return "" // whoever asks for a proof gets the error
-	}
-	return before.Published
+	return before, err == nil && before.Before.Known() // whoever asks for a proof gets the error
 }
 
 // delivered is how far the newest record of a slot goes on the server's history.
