@@ -21,6 +21,7 @@ const fileRows = 50_000
 // exporter writes rows into files. Its caller deletes the versions that it returns, and no others.
 type exporter struct {
 	found *found
+	of    *leaf // that has the rows
 	slots []string
 	bytes int64 // of the files
 }
@@ -37,8 +38,9 @@ func (e *exporter) write(ctx context.Context, session *maintenance.Session, rows
 	if err != nil {
 		return nil, err
 	}
-	columns, names := make([]export.Column, len(f.Survey.Columns)), make([]string, len(f.Survey.Columns))
-	for i, c := range f.Survey.Columns {
+	all := e.of.survey.Columns
+	columns, names := make([]export.Column, len(all)), make([]string, len(all))
+	for i, c := range all {
 		columns[i], names[i] = export.Column{Name: c.Name, Type: c.Type}, c.Name
 	}
 	for _, s := range slices {

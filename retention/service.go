@@ -119,6 +119,11 @@ func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
 	if f.policy.Then == Export {
 		w.Limit = max(w.Limit, fileRows)
 	}
+	if f.policy.Then == Export || f.policy.Then == Archive {
+		for _, c := range of.survey.Columns {
+			w.Columns = append(w.Columns, c.Name)
+		}
+	}
 	if f.policy.Then == Archive && of.survey.Archive != nil {
 		if columns, err := archived(of.survey); err == nil {
 			w.Archive = &maintenance.Archive{Table: f.policy.Archive, Columns: columns}
@@ -175,7 +180,7 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 	task.Sent = func(ctx context.Context) error { return s.Sent(ctx, &p.Target, f.Survey.OID) }
 	var files exporter
 	if p.Then == Export {
-		files = exporter{found: f, slots: s.Reader.Slots()}
+		files = exporter{found: f, of: of, slots: s.Reader.Slots()}
 		task.Before = files.write
 	}
 	done, err = s.Service.Once(ctx, task, tell)

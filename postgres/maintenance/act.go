@@ -71,8 +71,12 @@ func (s *Session) versions(rows []proof.Row) string {
 			xmins = append(xmins, strconv.FormatUint(uint64(r.XMin), 10))
 		}
 	}
-	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s = %d AND %s",
-		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.file(), file, s.condition())
+	columns := ""
+	if s.work.Columns != nil {
+		columns = fmt.Sprintf(" AND ARRAY(SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum) = %s", s.oid, namesSQL(s.work.Columns))
+	}
+	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s = %d%s AND %s",
+		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.file(), file, columns, s.condition())
 }
 
 var errArchiveLacks = errors.New("the archive did not take every row: a trigger or a rule keeps some out")

@@ -35,6 +35,10 @@ type Work struct {
 	Tied  int       // rows of a batch of which all have one value of Order, at most; less than Limit: Limit
 	Lock  int32     // class of the advisory lock; zero: LockClass
 
+	// Columns are all of the table's, in order, where their values go elsewhere: nothing is read or
+	// done once the table has others. nil: it may have any.
+	Columns []string
+
 	// Archive gets the rows that are deleted, in the same transaction: these columns.
 	Archive *Archive
 

@@ -1,0 +1,48 @@
+package maintenance
+
+import (
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// A column that is added and filled during a run would be in no archive and in no file.
+func TestSession_TakesNoRowOfAColumnThatItDoesNotKnow(t *testing.T) {
+	for how, change := range map[string]string{
+		"added":   `ALTER TABLE events ADD COLUMN more text DEFAULT 'filled'`,
+		"swapped": `ALTER TABLE events RENAME COLUMN n TO x; ALTER TABLE events RENAME COLUMN published_at TO n; ALTER TABLE events RENAME COLUMN x TO published_at`,
+	} {
+		t.Run(how, func(t *testing.T) {
+			db := harness.Postgres(t)
+			db.Exec(t, eventsSQL)
+			db.Exec(t, `CREATE TABLE archive (LIKE events); INSERT INTO events VALUES ('a', 1), ('b', 2)`)
+			w := work()
+			w.Columns = []string{"id", "n", "published_at"}
+			w.Archive = &Archive{Table: wal.Table{Schema: "public", Name: "archive"}, Columns: []string{"id"}}
+			s := opened(t, db, w)
+			rows := name(t, s)
+			read := func() int {
+				t.Helper()
+				there, err := s.Contents(t.Context(), rows, w.Columns, func([]*string) error { return nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(there)
+			}
+			if n := read(); n != 2 {
+				t.Fatalf("%d rows of 2 were read", n)
+			}
+			if n := act(t, s, rows[:1]); n != 1 {
+				t.Fatalf("%d rows of 1 were moved", n)
+			}
+			db.Exec(t, change)
+			if n := read(); n != 0 {
+				t.Errorf("%d rows were read without a column", n)
+			}
+			if n := act(t, s, rows); n != 0 || harness.Query[int](t, db, `SELECT count(*)::int FROM events`) != 1 {
+				t.Errorf("%d rows were moved without a column", n)
+			}
+		})
+	}
+}
