@@ -46,7 +46,7 @@ func (e *exporter) write(ctx context.Context, session *maintenance.Session, rows
 	for _, s := range slices {
 		begin := time.Unix(s.Begin, 0).UTC()
 		header := &export.Header{
-			Table: f.policy.Table.String(), Slice: begin.Format(time.RFC3339), Columns: columns, Slots: e.slots, Position: position.String(),
+			Table: f.policy.Table.String(), Slice: begin.Format(time.RFC3339), Columns: columns, Slots: e.slots, Position: position.String(), Repeats: !e.of.survey.Unique,
 		}
 		_, size, err := f.store.Write(ctx, export.Slice{Table: header.Table, Begin: begin}, header, func(row func([]export.Value) error) error {
 			there, err := session.Contents(ctx, s.Rows, names, func(values []*string) error { return row(exported(columns, values)) })

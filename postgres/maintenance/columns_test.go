@@ -3,6 +3,7 @@ package maintenance
 import (
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
@@ -44,5 +45,22 @@ func TestSession_TakesNoRowOfAColumnThatItDoesNotKnow(t *testing.T) {
 				t.Errorf("%d rows were moved without a column", n)
 			}
 		})
+	}
+}
+
+func TestSurvey_KnowsWhetherRowsMayBeEqual(t *testing.T) {
+	db := harness.Postgres(t)
+	surveyor, err := OpenSurvey(t.Context(), postgres.Config{URL: db.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(surveyor.Close)
+	for definition, unique := range map[string]bool{
+		"(id int PRIMARY KEY)": true, "(id int, n int NOT NULL, UNIQUE (n))": true, "(id int)": false, "(id int UNIQUE)": false, "(id int NOT NULL, n int, UNIQUE (id, n))": false,
+	} {
+		db.Exec(t, `DROP TABLE IF EXISTS events; CREATE TABLE events `+definition)
+		if found, err := surveyor.Table(t.Context(), events, nil, nil); err != nil || found.Unique != unique {
+			t.Errorf("%s: %v, %v", definition, found, err)
+		}
 	}
 }

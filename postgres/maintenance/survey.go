@@ -24,6 +24,7 @@ type Survey struct {
 	Permanent bool
 	Rows      int64 // an estimate
 	Columns   []Column
+	Unique    bool   // no two rows are equal in all columns
 	Role      string // that we are connected as
 
 	MaySelect, MayDelete, MayLock bool // MayLock: UPDATE on a column
@@ -180,7 +181,9 @@ const countedRows = 200_000
 
 func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 	row, err := s.session.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence = 'p', (CASE WHEN c.reltuples > 0 AND c.relpages > 0 THEN c.reltuples / c.relpages * pages.n ELSE -1 END)::bigint, current_user,
-			has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_any_column_privilege(c.oid, 'UPDATE')
+			has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_any_column_privilege(c.oid, 'UPDATE'),
+			EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+				AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND NOT a.attnotnull))
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace,
 			LATERAL (SELECT coalesce(pg_catalog.pg_relation_size(c.oid), 0) / current_setting('block_size')::bigint AS n) pages
 		WHERE n.nspname = %[1]s AND c.relname = %[2]s`,
@@ -195,7 +198,7 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Survey{OID: uint32(oid), Kind: row.Text(1), Permanent: row.Bool(2), Role: row.Text(4), MaySelect: row.Bool(5), MayDelete: row.Bool(6), MayLock: row.Bool(7)}
+	t := &Survey{OID: uint32(oid), Kind: row.Text(1), Permanent: row.Bool(2), Role: row.Text(4), MaySelect: row.Bool(5), MayDelete: row.Bool(6), MayLock: row.Bool(7), Unique: row.Bool(8)}
 	if t.Rows, err = strconv.ParseInt(row.Text(3), 10, 64); err != nil {
 		return nil, err
 	}

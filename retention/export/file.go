@@ -22,6 +22,8 @@ type Header struct {
 	Columns  []Column `json:"columns"`
 	Slots    []string `json:"slots"`    // that have passed the rows
 	Position string   `json:"position"` // end of the WAL, past all of the rows
+
+	Repeats bool `json:"-"` // rows may be equal to earlier ones: a file with the same content may be of those
 }
 
 // Column is one of a table.

@@ -47,7 +47,7 @@ func (f *Folder) Write(_ context.Context, s Slice, header *Header, each func(row
 	if err != nil {
 		return "", 0, err
 	}
-	if part > 0 {
+	if part > 0 && !header.Repeats {
 		before := filepath.Join(folder, s.file(part-1))
 		if there, err := verify(before); err == nil && there == trailer {
 			return before, 0, f.sync(folder) // of a run that came no further

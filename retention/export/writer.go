@@ -92,6 +92,9 @@ func (w *writer) key(part int) string {
 
 // again reports whether a file has these rows and no others, of a run that came no further.
 func (w *writer) again(trailer Trailer) bool {
+	if w.header.Repeats {
+		return false
+	}
 	for i := len(w.there) - 1; i >= max(0, len(w.there)-sameAs); i-- {
 		key := w.key(w.there[i].part)
 		if there, err := w.bucket.says(w.ctx, key, w.there[i].etag); err == nil && there == trailer {
