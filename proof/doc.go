@@ -30,6 +30,10 @@
 //   - After a crash a commit that was visible may be gone and its number be given out again. The
 //     connection is gone too, and a batch does not outlive its connection.
 //
+// That the server sends what commits is true of tables that a publication has. Config.Sent is asked
+// before step 5 whether the publication had the table all the time (catalog.PublishedAs), and whether
+// a table became a partition with rows of its own, or was unlogged for a while (catalog.Unstreamed).
+//
 // Each order above is needed, and simulation_test.go has the failure that the other order has.
 //
 // The package opens no connection: postgres/maintenance is the Session of a server.

@@ -25,7 +25,7 @@ func TestService_LeavesATableAloneWhosePublicationChanged(t *testing.T) {
 		{20*time.Second + changePatience - 1, 1, "d", true},
 		{20*time.Second + changePatience, 1, "d", false},
 	} {
-		if got := s.changed(&maintenance.Survey{OID: step.table, Published: map[string]string{"orders": step.members}}, began.Add(step.after)); got != step.changed {
+		if got := s.changed(&maintenance.Survey{OID: step.table, Streamed: maintenance.Streamed{Published: map[string]string{"orders": step.members}}}, began.Add(step.after)); got != step.changed {
 			t.Errorf("after %s table %d: changed %t, want %t", step.after, step.table, got, step.changed)
 		}
 	}

@@ -49,14 +49,13 @@ func TestRetention_KeepsRowsOfATableThatWasAttached(t *testing.T) {
 // A partition that is empty when it is attached holds nothing back.
 func TestRetention_TakesRowsOfPartitionsThatWereMadeEmpty(t *testing.T) {
 	for how, sql := range map[string]string{
-		"attached": `CREATE TABLE loaded (LIKE outbox INCLUDING DEFAULTS);` + attachSQL,
-		"made":     `DO $$ BEGIN EXECUTE format('CREATE TABLE loaded PARTITION OF outbox FOR VALUES FROM (%L) TO (%L)', date_trunc('day', now(), 'UTC') - interval '6 days', date_trunc('day', now(), 'UTC') - interval '4 days'); END $$`,
+		"attached":        `CREATE TABLE loaded (LIKE outbox INCLUDING DEFAULTS);` + attachSQL,
+		"made and filled": `DO $$ BEGIN EXECUTE format('CREATE TABLE loaded PARTITION OF outbox FOR VALUES FROM (%L) TO (%L)', date_trunc('day', now(), 'UTC') - interval '6 days', date_trunc('day', now(), 'UTC') - interval '4 days'); END $$;`,
 	} {
 		t.Run(how, func(t *testing.T) {
 			db := harness.Postgres(t, "18")
 			k, url, stop := streamsPartitions(t, db, "delete")
-			db.Exec(t, sql)
-			db.Exec(t, loadedSQL)
+			db.Exec(t, sql+loadedSQL)
 			k.published(t, url, 4)
 			text := invoke(t, k.env, "retention", "--once")
 			stop()

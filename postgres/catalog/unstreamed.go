@@ -15,11 +15,12 @@ type Part struct {
 	Table wal.Table
 	OID   uint32
 
-	// Attached: another transaction than the one that made it has attached it. With says by which
-	// transactions it, and partitions above it, were attached: a row that one of them wrote may be
-	// from before.
+	// Attached: another transaction than the one that made it has attached it.
 	Attached bool
-	With     string
+
+	// Before is the SQL condition of rows that were written before it, or a partition above it, was
+	// attached, by the transaction that did. Empty: it was not attached.
+	Before string
 
 	// Rewritten: it has another file than it was made with, and its entry in the catalog was changed.
 	// SET UNLOGGED and SET LOGGED do both, and the server refuses them for a table that a publication
@@ -38,13 +39,13 @@ func Unstreamed(q postgres.Querier, table uint32, ended uint64, publications []s
 	rows, err := q.All(fmt.Sprintf(`SELECT * FROM (SELECT n.nspname, c.relname, c.oid, coalesce(i.xmin <> a.xmin AND %[3]s >= %[2]d, false) AS attached,
 			c.relkind = 'r' AND c.relfilenode <> c.oid AND %[4]s >= %[2]d AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
 				JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = c.oid AND p.pubname = ANY (ARRAY[%[6]s]::name[])) AS rewritten,
-			CASE WHEN c.relkind = 'r' THEN (SELECT string_agg(o.xmin::text, ',') FROM pg_catalog.pg_inherits o
-				WHERE o.inhrelid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(c.oid)) AND o.inhrelid <> %[1]d AND %[5]s >= %[2]d) END AS attachments
+			CASE WHEN c.relkind = 'r' THEN (SELECT string_agg(pg_catalog.format('xmin = %%L AND cmin::text::bigint < %%s', o.xmin, o.cmin), ' OR ') FROM pg_catalog.pg_inherits o
+				WHERE o.inhrelid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(c.oid)) AND o.inhrelid <> %[1]d AND %[5]s >= %[2]d) END AS before
 		FROM (SELECT %[1]d::oid AS oid UNION SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) t
 			JOIN pg_catalog.pg_class c ON c.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 			LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = -1
 			LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.oid <> %[1]d, %[7]s) parts
-		WHERE attached OR rewritten OR attachments IS NOT NULL ORDER BY 1, 2`,
+		WHERE attached OR rewritten OR before IS NOT NULL ORDER BY 1, 2`,
 		table, ended, newestXID("i.xmin"), newestXID("c.xmin"), newestXID("o.xmin"), strings.Join(quoted, ", "), nowXID))
 	for _, row := range rows {
 		oid, err := strconv.ParseUint(row[2].Text, 10, 32)
@@ -52,7 +53,7 @@ func Unstreamed(q postgres.Querier, table uint32, ended uint64, publications []s
 			return nil, err
 		}
 		all = append(all, Part{
-			Table: wal.Table{Schema: row[0].Text, Name: row[1].Text}, OID: uint32(oid), Attached: row[3].Text == "t", Rewritten: row[4].Text == "t", With: row[5].Text,
+			Table: wal.Table{Schema: row[0].Text, Name: row[1].Text}, OID: uint32(oid), Attached: row[3].Text == "t", Rewritten: row[4].Text == "t", Before: row[5].Text,
 		})
 	}
 	return all, err

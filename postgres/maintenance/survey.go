@@ -29,21 +29,29 @@ type Survey struct {
 
 	MaySelect, MayDelete, MayLock bool // MayLock: UPDATE on a column
 
-	Triggers    []string          // that a delete fires
-	ForeignKeys []string          // of other tables, that a delete looks into
-	NoIdentity  []string          // publications for which a delete fails: they publish deletes, and the table has no replica identity
-	Deletes     []string          // publications that publish deletes of it
-	Filters     []string          // publications of ours that leave some of its rows out
-	Unpublished []string          // publications of ours that do not have it, or do not exist
-	Published   map[string]string // as catalog.PublishedAs has it
-	Changed     bool              // set by whoever knows an earlier Published
-	Attached    []string          // partitions that may have had rows when they were attached, since that record; set likewise
-	Rewritten   []string          // tables that may have been unlogged for a while, since that record; set likewise
-	LeftOut     []string          // publications that changed since a slot's record was written; set by whoever knows the records
+	Triggers    []string // that a delete fires
+	ForeignKeys []string // of other tables, that a delete looks into
+	NoIdentity  []string // publications for which a delete fails: they publish deletes, and the table has no replica identity
+	Deletes     []string // publications that publish deletes of it
+
+	Streamed
 
 	Archive *ArchiveSurvey // nil: there is none to be
 
 	Standbys Standbys
+}
+
+// Streamed says which rows of a table are in a stream.
+type Streamed struct {
+	Filters     []string          // publications of ours that leave some of its rows out
+	Unpublished []string          // publications of ours that do not have it, or do not exist
+	Published   map[string]string // as catalog.PublishedAs has it
+	Changed     bool              // set by whoever knows an earlier Published
+
+	// What was done since a slot's record was written; set by whoever knows the records.
+	LeftOut   []string // publications that changed
+	Attached  []string // partitions that may have had rows when they were attached
+	Rewritten []string // tables that may have been unlogged for a while
 }
 
 // Column is one of a table.

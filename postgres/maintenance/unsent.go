@@ -12,7 +12,8 @@ import (
 // something that was done to them since the transactions below ended: see catalog.Part.
 //
 // A partition that was attached by the transaction that made it had rows before if that transaction
-// has written its first block. Updates of all of these rows hide it.
+// has written rows of its first block before. Whether it has is no longer seen once somebody has
+// updated, deleted or locked all of them.
 func (s *Surveyor) Unsent(ctx context.Context, table uint32, ended uint64, publications []string) (attached, rewritten []string, err error) {
 	s.session.q.Ctx = ctx
 	parts, err := catalog.Unstreamed(s.session.q, table, ended, publications)
@@ -25,7 +26,7 @@ func (s *Surveyor) Unsent(ctx context.Context, table uint32, ended uint64, publi
 			rewritten = append(rewritten, p.Table.String())
 		}
 		filled := p.Attached
-		if !filled && p.With != "" {
+		if !filled && p.Before != "" {
 			if filled, err = s.filled(p); err != nil {
 				return nil, nil, postgres.Classify("look at partition "+p.Table.String(), err)
 			}
@@ -37,10 +38,10 @@ func (s *Surveyor) Unsent(ctx context.Context, table uint32, ended uint64, publi
 	return attached, rewritten, nil
 }
 
-// filled reports whether the transactions that attached a partition have written rows of it. Once
-// they have not, that is so for good.
+// filled reports whether the transactions that attached a partition had written rows of it. Once they
+// had not, that is so for good.
 func (s *Surveyor) filled(p *catalog.Part) (bool, error) {
-	key := fmt.Sprint(p.OID, " ", p.With)
+	key := fmt.Sprint(p.OID, " ", p.Before)
 	if s.unfilled[key] {
 		return false, nil
 	}
@@ -51,7 +52,7 @@ func (s *Surveyor) filled(p *catalog.Part) (bool, error) {
 	if !row.Bool(0) { // another refusal names the right
 		return true, nil
 	}
-	row, err = s.session.q.One(fmt.Sprintf("SELECT EXISTS (SELECT FROM ONLY %s WHERE ctid < '(1,0)'::tid AND xmin = ANY ('{%s}'::xid[]))", p.Table.SQL(), p.With))
+	row, err = s.session.q.One(fmt.Sprintf("SELECT EXISTS (SELECT FROM ONLY %s WHERE ctid < '(1,0)'::tid AND (%s))", p.Table.SQL(), p.Before))
 	if err != nil {
 		return false, err
 	}

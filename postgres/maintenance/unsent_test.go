@@ -42,7 +42,7 @@ func TestUnsent_NamesTablesWithRowsThatAreInNoStream(t *testing.T) {
 		}
 		began := now()
 		db.Exec(t, `BEGIN; CREATE TABLE part_1 (LIKE parts); ALTER TABLE parts ATTACH PARTITION part_1 FOR VALUES FROM (10) TO (20); COMMIT; INSERT INTO parts SELECT generate_series(0, 19)`)
-		db.Exec(t, `CREATE TABLE part_2 PARTITION OF parts FOR VALUES FROM (20) TO (30) PARTITION BY RANGE (n); CREATE TABLE part_2a PARTITION OF part_2 FOR VALUES FROM (20) TO (25)`)
+		db.Exec(t, `CREATE TABLE part_2 PARTITION OF parts FOR VALUES FROM (20) TO (30) PARTITION BY RANGE (n); CREATE TABLE part_2a PARTITION OF part_2 FOR VALUES FROM (20) TO (25); INSERT INTO parts VALUES (23)`)
 		db.Exec(t, `INSERT INTO parts VALUES (22); CREATE INDEX ON parts (n); GRANT SELECT ON part_0 TO PUBLIC; ALTER TABLE other ADD COLUMN more int`)
 		db.Exec(t, `VACUUM ANALYZE parts`)
 		db.Exec(t, `VACUUM FULL listed`)
