@@ -21,6 +21,14 @@ func TestBeforeSlot_IsReadAsTheFirstVersionWroteIt(t *testing.T) {
 	}
 }
 
+func TestBeforeSlot_KeepsWhatWasSeenOfTheServer(t *testing.T) {
+	want := beforeSample
+	want.Published, want.Ended = "16390 731", 1<<33+5
+	if got, err := ParseBeforeSlot(want.Encode()); err != nil || got != want {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
 func TestBeforeSlot_RefusesWhatItCannotRead(t *testing.T) {
 	good := string(beforeSample.Encode())
 	for mention, value := range map[string]string{
