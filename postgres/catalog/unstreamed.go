@@ -36,17 +36,15 @@ func Unstreamed(q postgres.Querier, table uint32, ended uint64, publications []s
 	for i, name := range publications {
 		quoted[i] = postgres.QuoteLiteral(name)
 	}
-	rows, err := q.All(fmt.Sprintf(`SELECT * FROM (SELECT n.nspname, c.relname, c.oid, coalesce(i.xmin <> a.xmin AND %[3]s >= %[2]d, false) AS attached,
-			c.relkind = 'r' AND c.relfilenode <> c.oid AND %[4]s >= %[2]d AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
-				JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = c.oid AND p.pubname = ANY (ARRAY[%[6]s]::name[])) AS rewritten,
-			CASE WHEN c.relkind = 'r' THEN (SELECT string_agg(pg_catalog.format('xmin = %%L AND cmin::text::bigint < %%s', o.xmin, o.cmin), ' OR ') FROM pg_catalog.pg_inherits o
-				WHERE o.inhrelid IN (SELECT relid FROM pg_catalog.pg_partition_ancestors(c.oid)) AND o.inhrelid <> %[1]d AND %[5]s >= %[2]d) END AS before
-		FROM (SELECT %[1]d::oid AS oid UNION SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) t
-			JOIN pg_catalog.pg_class c ON c.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-			LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = -1
-			LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.oid <> %[1]d, %[7]s) parts
-		WHERE attached OR rewritten OR before IS NOT NULL ORDER BY 1, 2`,
-		table, ended, newestXID("i.xmin"), newestXID("c.xmin"), newestXID("o.xmin"), strings.Join(quoted, ", "), nowXID))
+	// Unlike pg_partition_tree this locks no partition.
+	rows, err := q.All(fmt.Sprintf(`WITH RECURSIVE tree(oid, attached, before) AS (SELECT %[1]d::oid, false, ''
+			UNION ALL SELECT i.inhrelid, since AND i.xmin <> a.xmin, pg_catalog.concat_ws(' OR ', nullif(t.before, ''), CASE WHEN since THEN pg_catalog.format('xmin = %%L AND cmin::text::bigint < %%s', i.xmin, i.cmin) END)
+			FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid JOIN pg_catalog.pg_attribute a ON a.attrelid = i.inhrelid AND a.attnum = -1, %[6]s, LATERAL (SELECT %[3]s >= %[2]d AS since) s),
+		parts AS (SELECT n.nspname, c.relname, c.oid, t.attached, c.relkind = 'r' AND c.relfilenode <> c.oid AND %[4]s >= %[2]d AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
+				JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = c.oid AND p.pubname = ANY (ARRAY[%[5]s]::name[])) AS rewritten, CASE WHEN c.relkind = 'r' THEN t.before ELSE '' END AS before
+			FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace, %[6]s WHERE c.relispartition OR c.oid = %[1]d)
+		SELECT * FROM parts WHERE attached OR rewritten OR before <> '' ORDER BY 1, 2`,
+		table, ended, newestXID("i.xmin"), newestXID("c.xmin"), strings.Join(quoted, ", "), nowXID))
 	for _, row := range rows {
 		oid, err := strconv.ParseUint(row[2].Text, 10, 32)
 		if err != nil {
