@@ -49,20 +49,20 @@ const backfillSuffix = "_backfill"
 
 // BackfillSlot is the name of the slot that stands for the configured ones, of all shards, until
 // the rows from before it are sent. Nobody but a backfill streams from it.
-func (c Config) BackfillSlot() string { return c.baseSlot() + backfillSuffix }
+func (c Config) BackfillSlot() string { return c.BaseSlot() + backfillSuffix }
 
 // cutoverSuffix ends the name of the slot that a cutover holds until it is complete.
 const cutoverSuffix = "_cutover"
 
 // CutoverSlot is the name of the slot that stands for the configured ones, of all shards, until a
 // polling publisher has sent its last row.
-func (c Config) CutoverSlot() string { return c.baseSlot() + cutoverSuffix }
+func (c Config) CutoverSlot() string { return c.BaseSlot() + cutoverSuffix }
 
 // CutoverTrigger is the name of the trigger by which a cutover marks new rows as published.
 const CutoverTrigger = "cdc_relay_cutover"
 
-// baseSlot is the configured name, without the number of a shard.
-func (c Config) baseSlot() string {
+// BaseSlot is the configured name, without the number of a shard.
+func (c Config) BaseSlot() string {
 	if c.Shard.Divided() {
 		return c.Shard.Slot
 	}

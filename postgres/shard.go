@@ -92,7 +92,7 @@ func (c Config) Shards() []Config {
 // OwnSlot reports whether a slot's name is the configuration's or that of one of its shards,
 // whatever their number.
 func (c Config) OwnSlot(name string) bool {
-	_, _, ok := ParseShardName(c.baseSlot(), name)
+	_, _, ok := ParseShardName(c.BaseSlot(), name)
 	return ok
 }
 

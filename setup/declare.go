@@ -16,7 +16,8 @@ import (
 )
 
 // DeclareDelivered writes that the rows from before the slots are delivered, or need not be,
-// because a person says so. It refuses slots that a relay would not stream from: what lies
+// because a person says so; also those whose dead letters were in a topic that is gone. It refuses
+// while dead letters wait, and slots that a relay would not stream from: what lies
 // between such a slot and its checkpoint is another question. Nobody may make the slots anew
 // meanwhile. With dryRun it only says what it would write.
 func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
@@ -54,6 +55,23 @@ func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 			return &advice.Refused{Err: err}
 		}
 	}
+	letters, err := s.readLetters(ctx, ledger, standing.Origin.SystemID)
+	if err != nil {
+		return &advice.Refused{Err: broker.AdviseReachable(err)}
+	}
+	if err := s.refuseWaiting(ctx, letters); err != nil {
+		return err
+	}
+	if err := s.declare(ctx, b, standing, dryRun); err != nil {
+		return err
+	}
+	if err := s.renewLetters(ctx, ledger, letters, dryRun); err != nil {
+		return &advice.Refused{Err: broker.AdviseReachable(err)}
+	}
+	return nil
+}
+
+func (s *Setup) declare(ctx context.Context, b *before, standing *watch.Positions, dryRun bool) error {
 	for _, slot := range standing.Slots {
 		for _, table := range b.tables {
 			if dryRun {

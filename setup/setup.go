@@ -85,6 +85,7 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 	if err := first.write(ctx); err != nil {
 		return err
 	}
+	s.recordLetters(ctx)
 	s.say("ready: start `cdc-relay run`")
 	return nil
 }

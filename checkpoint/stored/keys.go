@@ -32,6 +32,10 @@ func BeforeSlotSuffix(system, slot string) string { return ": " + Key(system, sl
 
 const beforeSlotPrefix = "before the slot of table "
 
+// LettersTopicKey is the key of the record of a pipeline, whose slot is named without the suffix of
+// a shard. It must not end like a promise's key either, nor like those of BeforeSlotKey.
+func LettersTopicKey(system, slot string) string { return "dead letters of " + Key(system, slot) }
+
 // BackfillKey is the key under which a backfill keeps how far it came, of the slot that it makes
 // at its end. It must not end like a promise's key either.
 func BackfillKey(system, slot string) string { return "backfill of " + Key(system, slot) }

@@ -16,6 +16,21 @@ func Load(ctx context.Context, at broker.Connection, topic string, own func(sour
 	return s, err
 }
 
+// Sources counts the letters that counts selects, by their sources.
+func (s *Set) Sources(counts func(source, table string) bool) map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := make(map[string]int)
+	for of, letters := range s.groups {
+		for _, one := range letters {
+			if counts(of.source, one.table) {
+				found[of.source]++
+			}
+		}
+	}
+	return found
+}
+
 // Oldest is the first row of a key that has a letter that waits.
 type Oldest struct {
 	Table string

@@ -122,6 +122,13 @@ func (s *Set) Full() bool {
 	return s.full
 }
 
+// Len is how many letters wait, of those that are kept.
+func (s *Set) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
 // Held says which rows of one table have a letter that waits.
 type Held struct {
 	Letters int

@@ -82,6 +82,20 @@ func (t *Topic) Kept(ctx context.Context, admin *kadm.Client, age time.Duration)
 	return t.refused
 }
 
+// Lasting is Kept for whoever takes it that a letter waits until somebody is done with it: a topic that
+// deletes letters in time is an error too.
+func (t *Topic) Lasting(ctx context.Context, admin *kadm.Client, age time.Duration) error {
+	if err := t.Kept(ctx, admin, age); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.expires == "" {
+		return nil
+	}
+	return advice.Give(errors.New(t.expires), fmt.Sprintf("have it keep them: kafka-configs.sh --alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", t.name))
+}
+
 // ask asks the brokers. The lock is held.
 func (t *Topic) ask(ctx context.Context, admin *kadm.Client) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

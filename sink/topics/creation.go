@@ -47,8 +47,8 @@ func (c Creation) settings(keep bool) map[string]*string {
 		settings[name] = kadm.StringPtr(value)
 	}
 	if keep {
-		settings["cleanup.policy"], settings["retention.ms"] = kadm.StringPtr("delete"), kadm.StringPtr("-1")
-		delete(settings, "retention.bytes")
+		settings["cleanup.policy"] = kadm.StringPtr("delete")
+		settings["retention.ms"], settings["retention.bytes"] = kadm.StringPtr("-1"), kadm.StringPtr("-1") // whatever the brokers' own are
 	}
 	return settings
 }

@@ -114,15 +114,11 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	request := kmsg.NewPtrMetadataRequest() // not by kadm, which may answer with what it knows
-	name := kmsg.NewMetadataRequestTopic()
-	name.Topic = kmsg.StringPtr(f.topic)
-	request.Topics = append(request.Topics, name)
-	answer, err := request.RequestWith(ctx, client)
-	if err != nil || len(answer.Topics) != 1 || answer.Topics[0].ErrorCode != 0 {
+	answer, err := metadata(ctx, client, f.topic)
+	if err != nil || answer.ErrorCode != 0 {
 		return false
 	}
-	now := kadm.TopicID(answer.Topics[0].TopicID)
+	now := kadm.TopicID(answer.TopicID)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return now != kadm.TopicID{} && now != f.id

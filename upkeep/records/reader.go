@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 )
@@ -38,6 +39,9 @@ type Reader struct {
 	letters   *topics.Follower
 	keys      *keys
 	waiting   *waiting.Set
+	kept      *letters.Topic
+	lost      atomic.Int64 // letters that waited in topics that were made anew since
+	log       zerolog.Logger
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -46,7 +50,8 @@ type Reader struct {
 // Open asks the server which cluster it is, over the connection of the relay itself, and begins
 // to read. The reader is to be closed.
 func Open(ctx context.Context, settings relay.Config, others []string, log zerolog.Logger) (*Reader, error) {
-	r := &Reader{settings: settings.WithDefaults(), others: others, keys: newKeys()}
+	r := &Reader{settings: settings.WithDefaults(), others: others, keys: newKeys(), log: log}
+	r.kept = letters.NewTopic(r.settings.DeadLetterTopic, zerolog.Nop()) // the relay has warned of it
 	if err := r.Identify(ctx); err != nil {
 		return nil, err
 	}
@@ -63,7 +68,7 @@ func Open(ctx context.Context, settings relay.Config, others []string, log zerol
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stop = stop
 	r.running.Go(func() { r.positions.Run(running, r.keys.read) })
-	r.running.Go(func() { r.letters.Run(running, r.waiting.Read) })
+	r.running.Go(func() { r.letters.Run(running, r.visit) })
 	return r, nil
 }
 
@@ -251,43 +256,6 @@ func (r *Reader) unread(ctx context.Context, err error) error {
 	return err
 }
 
-// Waiting implements proof.Records.
-func (t *Table) Waiting(ctx context.Context) (proof.Waiting, error) {
-	held, full, err := t.Held(ctx)
-	if err != nil {
-		return proof.Waiting{}, err
-	}
-	if held.Letters > 0 && !t.ByID {
-		held.Any = true
-	}
-	found := proof.Waiting{IDs: held.IDs, NoID: held.NoID, All: held.Any, Full: full}
-	if t.Discarded && t.ByID {
-		var ids map[string]struct{}
-		ids, found.Unmarked = t.Reader.waiting.Discarded(t.mine)
-		maps.Copy(found.IDs, ids)
-	}
-	return found, nil
-}
-
-// Held reads the dead letters up to where their topic ends at the call, and returns those of
-// the table. Letters of a table that the configuration does not have may be of this one, under
-// an earlier name.
-func (t *Table) Held(ctx context.Context) (held waiting.Held, full bool, err error) {
-	r := t.Reader
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := r.letters.CatchUp(within, true); err != nil && !r.without(err) {
-		if ctx.Err() != nil {
-			return held, false, context.Cause(ctx)
-		}
-		return held, false, lettersUnread(r.settings.DeadLetterTopic, err)
-	}
-	return r.waiting.Of(t.mine), r.waiting.Full(), nil
-}
-
-// Named are the letters of the table that were read so far and wait, by event id.
-func (t *Table) Named() map[string]waiting.Named { return t.Reader.waiting.Named(t.name()) }
-
 func (t *Table) name() string { return t.Table.Schema + "." + t.Table.Name }
 
 func (t *Table) mine(name string) bool {
@@ -300,19 +268,4 @@ func (t *Table) mine(name string) bool {
 			rel := wal.MessageRelation(prefix, 0)
 			return name == rel.Qualified()
 		})
-}
-
-// without reports that there is no topic of dead letters, and need not be one.
-func (r *Reader) without(err error) bool {
-	e, ok := errors.AsType[*sink.Error](err)
-	return ok && e.Reason == fault.ReasonUnknownTopic && r.settings.OnReject != relay.DeadLetterOnReject
-}
-
-func lettersUnread(topic string, err error) error {
-	kind := fault.KindRefused
-	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class == sink.Retry {
-		kind = fault.KindRetry
-	}
-	seen, next := advice.Split(err)
-	return &fault.Error{Kind: kind, Reason: fault.ReasonDeadLettersUnread, Op: "read the dead letters", Subject: fmt.Sprintf("topic %q", topic), Err: errors.New(seen), Hint: next}
 }

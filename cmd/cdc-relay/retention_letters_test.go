@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// withLetter has one row delivered and one become a dead letter that waits, both old enough to be
+// deleted. letters is the topic.
+func withLetter(t *testing.T) (k *keeper, letters string) {
+	t.Helper()
+	k = newKeeper(t, keeping["detect_moved_slot"])
+	letters = k.topic + "-letters"
+	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters)
+	k.keepsHouse(t, "delete", "")
+	k.setUp(t, "")
+	_, stop := k.streams(t)
+	k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES
+		('no topic!', gen_random_uuid(), 'x', '{}', now() - interval '2h'), ('order', gen_random_uuid(), 'x', '{}', now() - interval '2h')`)
+	k.arrived(t, 1)
+	stop()
+	released(t, k.db)
+	return k, letters
+}
+
+// holds requires retention to delete nothing, and to say why.
+func (k *keeper) holds(t *testing.T, says string) {
+	t.Helper()
+	rows := k.rows(t)
+	invoke(t, k.env, "retention").want(t, exitRefused, "(dead_letters_unread)", "")
+	got := invoke(t, k.env, "retention", "--once")
+	got.want(t, exitRefused, "deleted 0 rows", "(reason dead_letters_unread)")
+	got.want(t, exitRefused, "", says)
+	k.left(t, rows)
+}
+
+// deletes has retention delete rows beside a relay, which passes what is written meanwhile.
+func (k *keeper) deletes(t *testing.T, says string) {
+	t.Helper()
+	_, stop := k.streams(t)
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, says, "")
+	stop()
+	released(t, k.db)
+}
+
+// A letter that its topic has removed was sent by nobody.
+func TestRetention_KeepsTheRowOfALetterThatWasDeleted(t *testing.T) {
+	t.Parallel()
+	k, letters := withLetter(t)
+	admin := k.brokers.Admin(t)
+	ends, err := admin.ListEndOffsets(t.Context(), letters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil { // what retention.ms does in time
+		t.Fatal(err)
+	}
+	k.holds(t, "from offset 0 to 0 were deleted")
+	invoke(t, k.env, "setup").want(t, exitOK, "", "were deleted")
+	k.holds(t, "setup --before-slot delivered")
+	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "no dead letter of an earlier topic waits", "")
+	k.deletes(t, "deleted 2 rows")
+}
+
+// A topic that was made anew, or copied to other brokers, does not say what waited in the one before.
+func TestRetention_KeepsTheRowOfALetterWhoseTopicWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	k, letters := withLetter(t)
+	if _, err := k.brokers.Admin(t).DeleteTopics(t.Context(), letters); err != nil {
+		t.Fatal(err)
+	}
+	k.holds(t, "setup")
+	invoke(t, k.env, "setup").want(t, exitOK, "created topic "+letters, "rows stay")
+	k.holds(t, "not the topic that it was")
+	invoke(t, k.env, "setup").want(t, exitOK, "", "rows stay")
+	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
+	invoke(t, k.env, "setup").want(t, exitOK, "", "")
+	k.deletes(t, "deleted 2 rows")
+}
+
+// Letters that wait in the topic of an earlier configuration are not in the one of this.
+func TestRetention_KeepsTheRowOfALetterInAnotherTopic(t *testing.T) {
+	t.Parallel()
+	k, letters := withLetter(t)
+	before := k.env
+	k.env = append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters+"-new")
+	invoke(t, k.env, "setup").want(t, exitOK, "created topic "+letters+"-new", fmt.Sprintf("in topic %q", letters))
+	k.holds(t, fmt.Sprintf("in topic %q", letters))
+	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitRefused, "", "topic "+letters+" has 1 dead letter that nobody has sent or discarded")
+	k.holds(t, fmt.Sprintf("in topic %q", letters))
+	invoke(t, before, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "", "")
+	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
+	k.deletes(t, "deleted 2 rows")
+}
+
+// A letter that will be deleted in time counts as waiting for that time only.
+func TestRetention_KeepsRowsWhileTheTopicDeletesLettersInTime(t *testing.T) {
+	t.Parallel()
+	k, letters := withLetter(t)
+	set := func(name, value string) {
+		t.Helper()
+		if _, err := k.brokers.Admin(t).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: kmsg.StringPtr(value)}}, letters); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("retention.ms", "604800000")
+	k.holds(t, "retention.ms=-1,retention.bytes=-1")
+	set("retention.ms", "-1")
+	set("cleanup.policy", "compact")
+	k.holds(t, "cleanup.policy=delete")
+	set("cleanup.policy", "delete")
+	k.deletes(t, "deleted 1 row")
+	k.left(t, 1)
+}
+
+// Without a record nobody knows what the records were that are gone.
+func TestRetention_KeepsRowsWhereLettersWereDeletedBeforeItsFirstLook(t *testing.T) {
+	t.Parallel()
+	k, letters := withLetter(t)
+	admin := k.brokers.Admin(t)
+	ledger, err := topics.NewLedger(broker.Connection{Brokers: k.brokers.Addrs}, k.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	if err := ledger.Write(t.Context(), stored.LettersTopicKey(queryText(t, k.db, "SELECT system_identifier::text FROM pg_control_system()"), k.slot), nil); err != nil {
+		t.Fatal(err)
+	}
+	ends, err := admin.ListEndOffsets(t.Context(), letters)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DeleteRecords(t.Context(), ends.Offsets()); err != nil {
+		t.Fatal(err)
+	}
+	k.holds(t, "from offset 0 to 0 were deleted")
+	invoke(t, k.env, "setup").want(t, exitOK, "", "were deleted")
+	k.holds(t, "from offset 0 to 0 were deleted")
+}

@@ -1,0 +1,159 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
+	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/wording"
+)
+
+// Waiting implements proof.Records. It is asked after Kept.
+func (t *Table) Waiting(ctx context.Context) (found proof.Waiting, err error) {
+	err = t.Reader.read(ctx, true, func() {
+		held := t.Reader.waiting.Of(t.mine)
+		if held.Letters > 0 && !t.ByID {
+			held.Any = true
+		}
+		found = proof.Waiting{IDs: held.IDs, NoID: held.NoID, All: held.Any, Full: t.Reader.waiting.Full()}
+		if t.Discarded && t.ByID {
+			var ids map[string]struct{}
+			ids, found.Unmarked = t.Reader.waiting.Discarded(t.mine)
+			maps.Copy(found.IDs, ids)
+		}
+	})
+	if err != nil {
+		return proof.Waiting{}, err
+	}
+	return found, nil
+}
+
+// Held reads the dead letters up to where their topic ends at the call, and returns those of
+// the table. Letters of a table that the configuration does not have may be of this one, under
+// an earlier name.
+func (t *Table) Held(ctx context.Context) (held waiting.Held, full bool, err error) {
+	err = t.Reader.read(ctx, false, func() { held, full = t.Reader.waiting.Of(t.mine), t.Reader.waiting.Full() })
+	return held, full, err
+}
+
+// Named are the letters of the table that were read so far and wait, by event id.
+func (t *Table) Named() map[string]waiting.Named { return t.Reader.waiting.Named(t.name()) }
+
+// visit takes a record of the dead-letter topic; nil: the topic was made anew.
+func (r *Reader) visit(m *topics.Message) {
+	if m == nil {
+		if n := r.waiting.Len(); n > 0 {
+			r.lost.Add(int64(n))
+			r.log.Warn().Int("letters", n).Str("topic", r.settings.DeadLetterTopic).Msg("the dead-letter topic was made anew while dead letters waited: these are lost, and retention and marks pause")
+		}
+	}
+	r.waiting.Read(m)
+}
+
+// settingsAge is how long the topic's settings are taken to be as they were.
+const settingsAge = 5 * time.Second
+
+// read has take see the letters that wait, after everything that their topic holds now was read. The
+// topic is looked at after that: what take saw is all only if no record was deleted until then,
+// and the topic is the one that always had the letters. first: whoever asks knows that nothing
+// is recorded of that, if nothing was read.
+func (r *Reader) read(ctx context.Context, first bool, take func()) error {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := r.letters.CatchUp(within, true)
+	gone := err != nil && r.without(err) && r.recorded() == nil // there never was a topic
+	if err == nil || gone {
+		take()
+	}
+	if err == nil {
+		err = r.unchanged(within, first)
+	}
+	switch {
+	case err == nil, gone:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	return r.lettersUnread(err)
+}
+
+func (r *Reader) lettersKey() string {
+	return stored.LettersTopicKey(r.Origin().SystemID, r.settings.Replication.BaseSlot())
+}
+
+// recorded is what the checkpoint topic has of the dead-letter topic; nil: nothing.
+func (r *Reader) recorded() []byte { return r.keys.get(r.lettersKey()) }
+
+// unchanged returns why letters may have waited that the topic does not hold.
+func (r *Reader) unchanged(ctx context.Context, first bool) error {
+	topic := r.settings.DeadLetterTopic
+	if err := r.letters.Lasting(ctx, r.kept, settingsAge); err != nil {
+		return err
+	}
+	seen, err := r.letters.Extent(ctx)
+	if err != nil {
+		return err
+	}
+	now := stored.LettersTopic{Topic: topic, ID: seen.ID, Begins: seen.Begins, At: time.Now()}
+	value := r.recorded()
+	if value == nil {
+		if changed := (*stored.LettersTopic)(nil).Changed(&now); changed != "" || !first {
+			return declare(changed)
+		}
+		return r.record(ctx, &now)
+	}
+	was, err := stored.ParseLettersTopic(value)
+	if err != nil {
+		return fmt.Errorf("checkpoint topic %q: %w", r.settings.CheckpointTopic, err)
+	}
+	if changed := was.Changed(&now); changed != "" {
+		return declare(changed)
+	}
+	r.lost.Store(0) // or somebody said what became of them
+	return nil
+}
+
+// declare is the error of letters that may be lost, and what to do about it.
+func declare(changed string) error {
+	if changed == "" {
+		return nil
+	}
+	return advice.Give(errors.New(changed+": dead letters that waited may be lost, and nobody has delivered their rows"), stored.DeclareLetters)
+}
+
+func (r *Reader) record(ctx context.Context, now *stored.LettersTopic) error {
+	ledger, err := topics.NewLedger(r.settings.Kafka.Connection, r.settings.CheckpointTopic)
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	return ledger.Write(ctx, r.lettersKey(), now.Encode())
+}
+
+// without reports that there is no topic of dead letters, and need not be one.
+func (r *Reader) without(err error) bool {
+	e, ok := errors.AsType[*sink.Error](err)
+	return ok && e.Reason == fault.ReasonUnknownTopic && r.settings.OnReject != relay.DeadLetterOnReject
+}
+
+func (r *Reader) lettersUnread(err error) error {
+	kind := fault.KindRefused
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class == sink.Retry {
+		kind = fault.KindRetry
+	}
+	seen, next := advice.Split(err)
+	if n := int(r.lost.Load()) + r.waiting.Len(); n > 0 && kind == fault.KindRefused {
+		seen += "; " + wording.Count(n, "dead letter") + " of this configuration waited when it was last read"
+	}
+	return &fault.Error{Kind: kind, Reason: fault.ReasonDeadLettersUnread, Op: "read the dead letters", Subject: fmt.Sprintf("topic %q", r.settings.DeadLetterTopic), Err: errors.New(seen), Hint: next}
+}
