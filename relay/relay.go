@@ -158,7 +158,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.parts.Ledger != nil {
 		defer r.parts.Ledger.Close()
 	}
-	background.Go(func() { r.delivery.Letters.Run(deliveryCtx) })
+	background.Go(func() { r.delivery.Letters.Run(deliveryCtx, r.lettersGone) })
 
 	err := r.loop(ctx, deliveryCtx)
 	r.delivery.Rejected.Flush(time.Now(), true)
@@ -171,6 +171,7 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) Status() status.Status {
 	st := r.monitor.Status()
 	st.ParkedKeys = r.delivery.Letters.Keys()
+	r.showLettersLost(&st)
 	return st
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
@@ -142,4 +143,52 @@ func TestRetention_KeepsRowsWhereLettersWereDeletedBeforeItsFirstLook(t *testing
 	k.holds(t, "from offset 0 to 0 were deleted")
 	invoke(t, k.env, "setup").want(t, exitOK, "", "were deleted")
 	k.holds(t, "from offset 0 to 0 were deleted")
+}
+
+// Letters of a pipeline under another name may be of the rows that are to be declared delivered.
+func TestSetup_DeclaresNothingWhileLettersWait(t *testing.T) {
+	t.Parallel()
+	k, letters := withLetter(t)
+	former := k.slot
+	k.slot += "_renamed"
+	k.env = append(k.env, "CDC_RELAY_POSTGRES_SLOT="+k.slot)
+	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", former)
+	invoke(t, k.env, "setup").want(t, exitOK, "", "")
+	got := invoke(t, k.env, "setup", "--before-slot", "delivered")
+	got.want(t, exitRefused, "", "topic "+letters+" has 1 dead letter that nobody has sent or discarded: 1 of ")
+	got.want(t, exitRefused, "", "/"+former+";")
+	invoke(t, k.env, "setup", "--before-slot", "delivered", "--dry-run").want(t, exitRefused, "", former)
+	invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason before_slot_unknown)")
+	invoke(t, k.env, "deadletter", "redrive", "--source", "all", "--all", "--discard", "--yes").want(t, exitOK, "", "")
+	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "are delivered", "")
+	k.deletes(t, "deleted 2 rows")
+}
+
+// A topic that is gone takes the letters with it, whatever PostgreSQL keeps.
+func TestStatus_SaysWhichLettersAreLostWithTheirTopic(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	letters := k.topic + "-letters"
+	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_PARK_KEY=true", "CDC_RELAY_KAFKA_CREATE_TOPICS_ENABLED=false", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters)
+	k.setUp(t, "")
+	url, stop := k.streams(t)
+	reject := func() {
+		k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('no topic!', gen_random_uuid(), 'x', '{}')`)
+	}
+	reject()
+	k.await(t, "a letter", func() bool { return len(k.brokers.Read(t, letters)) == 1 })
+	if _, err := k.brokers.Admin(t).DeleteTopics(t.Context(), letters); err != nil {
+		t.Fatal(err)
+	}
+	reject()
+	var text string
+	k.await(t, "the relay is blocked", func() bool {
+		text = invoke(t, nil, "status", "--url", url).stdout
+		return strings.Contains(text, "unknown_topic")
+	})
+	if strings.Contains(text, "nothing is lost") || !strings.Contains(text, " lost") {
+		t.Errorf("no word of the lost letters:\n%s", text)
+	}
+	invoke(t, k.env, "setup").want(t, exitOK, "created topic", "Dead letters that waited may be lost")
+	stop()
 }

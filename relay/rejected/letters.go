@@ -46,12 +46,19 @@ func NewLetters(topic string, creates bool, slot string, journal Journal, limit 
 	return l
 }
 
-// Run reads the dead-letter topic until ctx ends, if keys are parked.
-func (l *Letters) Run(ctx context.Context) {
-	if l.parked != nil {
-		defer l.journal.Close()
-		l.journal.Run(ctx, l.parked.Read)
+// Run reads the dead-letter topic until ctx ends, if keys are parked. gone is told how many are parked
+// when the topic turns out to be another one.
+func (l *Letters) Run(ctx context.Context, gone func(keys int)) {
+	if l.parked == nil {
+		return
 	}
+	defer l.journal.Close()
+	l.journal.Run(ctx, func(m *topics.Message) {
+		if n := l.Keys(); m == nil && n > 0 {
+			gone(n)
+		}
+		l.parked.Read(m)
+	})
 }
 
 // Parks reports whether keys are parked.

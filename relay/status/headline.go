@@ -104,13 +104,19 @@ func keptText(s *Status, now time.Time) string {
 		return "; PostgreSQL was last seen " + l.ago(now) + " ago, and kept " + wording.Bytes(l.RetainedWALBytes) + " of WAL then"
 	}
 	kept := "; PostgreSQL keeps "
-	if slot := s.SlotState; causes[s.Reason].waits && (slot == nil || slot.SafeWALBytes == nil || *slot.SafeWALBytes > 0) {
+slot := s.SlotState
+	switch {
+	case s.LettersLost != "":
+		kept = "; " + s.LettersLost + kept
+	case causes[s.Reason].waits && (slot == nil || slot.SafeWALBytes == nil || *slot.SafeWALBytes > 0):
 		kept = "; nothing is lost: PostgreSQL keeps "
 	}
 	kept += wording.Bytes(s.RetainedWALBytes) + " of WAL"
-	switch slot := s.SlotState; {
+	switch {
 	case slot != nil && slot.WALStatus == "lost":
 		return "; the slot has lost its WAL"
+	case s.RetainedWALBytes == 0 && s.LettersLost != "":
+		return "; " + s.LettersLost
 	case s.RetainedWALBytes == 0:
 		return ""
 	case slot == nil: // several shards, each with its own

@@ -41,6 +41,8 @@ func TestHeadline(t *testing.T) {
 		"blocked, no limit":                    {Status{State: Blocked, Reason: "unknown_topic", RetainedWALBytes: 2 << 30, SlotState: &Slot{}}, "Blocked for 4m0s: the topic does not exist (unknown_topic); nothing is lost: PostgreSQL keeps 2.0 GiB of WAL, limited only by the disk."},
 		"blocked, slot lost":                   {Status{State: Blocked, Reason: "slot_lost", RetainedWALBytes: 2 << 30, SlotState: &Slot{WALStatus: "lost"}}, "Blocked for 4m0s: rows are in no stream any more (slot_lost); the slot has lost its WAL."},
 		"blocked, several":                     {Status{State: Blocked, Reason: "unknown_topic", RetainedWALBytes: 2 << 30}, "Blocked for 4m0s: the topic does not exist (unknown_topic); nothing is lost: PostgreSQL keeps 2.0 GiB of WAL."},
+		"blocked, letters lost":                {Status{State: Blocked, Reason: "unknown_topic", RetainedWALBytes: 2 << 30, LettersLost: "letters are lost"}, "Blocked for 4m0s: the topic does not exist (unknown_topic); letters are lost; PostgreSQL keeps 2.0 GiB of WAL."},
+		"blocked, letters lost, never looked":  {Status{State: Blocked, Reason: "unknown_topic", LettersLost: "letters are lost"}, "Blocked for 4m0s: the topic does not exist (unknown_topic); letters are lost."},
 		"blocked, never looked":                {Status{State: Blocked, Reason: "unknown_topic"}, "Blocked for 4m0s: the topic does not exist (unknown_topic)."},
 		"reconnects":                           {Status{State: Reconnecting, Reason: "connection_refused"}, "Reconnecting to PostgreSQL for 4m0s: connection_refused."},
 		"brokers are unreachable at the start": {Status{State: Reconnecting, Reason: "kafka_unreachable"}, "Reconnecting to Kafka for 4m0s: no broker answers (kafka_unreachable)."},

@@ -113,6 +113,7 @@ type Status struct {
 	EventsRejected  int64    `json:"events_rejected_total"`
 	DeadLetters     int64    `json:"dead_letters_total"`
 	ParkedKeys      int      `json:"parked_keys"` // whose rows go to the dead-letter topic until re-driven
+	LettersLost     string   `json:"-"`           // which dead letters, with their topic; the message has it too
 	Reconnects      int64    `json:"reconnects_total"`
 	Topics          []string `json:"topics"`
 
