@@ -339,7 +339,10 @@ var byReason = map[string]func(*Facts) []Way{
 	"slot_behind":         one(Way{Title: "Let the relay catch up, then run it again", Shell: "cdc-relay status --until caught_up --timeout 10m && cdc-relay retention --once"}),
 	"rows_skipped":        one(Way{Title: "Keep rejected rows as dead letters", Config: "relay: {on_reject: dead_letter}", Restart: true}),
 	"dead_letters_unread": func(f *Facts) []Way {
-		return []Way{{Title: "Let the relay read the dead-letter topic", Shell: f.acl("--operation Read --operation Describe --topic " + Word(f.DeadLetterTopic))}}
+		return []Way{
+			{Title: "Let the relay read the dead-letter topic", Shell: f.acl("--operation Read --operation Describe --topic " + Word(f.DeadLetterTopic))},
+			{Title: "If letters may be lost: say that their rows are delivered, when you know it", Shell: "cdc-relay setup --before-slot delivered"},
+		}
 	},
 	"dead_letters_full": one(Way{Title: "Correct the cause, then send them again", Shell: "cdc-relay deadletter list\ncdc-relay deadletter redrive --all --yes"}),
 	"no_index":          one(Way{Title: "Create the index: this prints the statement", Shell: "cdc-relay retention"}),

@@ -192,3 +192,57 @@ func TestStatus_SaysWhichLettersAreLostWithTheirTopic(t *testing.T) {
 	invoke(t, k.env, "setup").want(t, exitOK, "created topic", "Dead letters that waited may be lost")
 	stop()
 }
+
+// Marks are proven as deletes are.
+func TestMark_LeavesTheRowOfALetterInAnotherTopic(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["exactly_once"])
+	letters := k.topic + "-letters"
+	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters)
+	k.marks(t, "column: published_at", "")
+	_, stop := k.streams(t)
+	k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('no topic!', gen_random_uuid(), 'x', '{}'), ('order', gen_random_uuid(), 'x', '{}')`)
+	k.arrived(t, 1)
+	stop()
+	released(t, k.db)
+	k.env = append(k.env, "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters+"-new")
+	invoke(t, k.env, "setup").want(t, exitOK, "", fmt.Sprintf("in topic %q", letters))
+	_, stop = k.streams(t)
+	invoke(t, k.env, "mark", "--once").want(t, exitRefused, "marked 0 rows", "(reason dead_letters_unread)")
+	stop()
+	if n := k.marked(t); n != 0 {
+		t.Errorf("%d rows are marked", n)
+	}
+}
+
+// Retention beside a relay has the letters in memory, and says how many are lost.
+func TestRun_RetentionPausesWhenTheDeadLetterTopicIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	letters := k.topic + "-letters"
+	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters)
+	k.keepsHouse(t, "delete", "")
+	k.env = append(k.env, "CDC_RELAY_MAINTENANCE_IN_RUN=true", "CDC_RELAY_MAINTENANCE_EVERY=1s")
+	k.setUp(t, "")
+	url, stop := k.streams(t)
+	k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES
+		('no topic!', gen_random_uuid(), 'x', '{}', now() - interval '2h'), ('order', gen_random_uuid(), 'x', '{}', now() - interval '2h')`)
+	k.await(t, "the delivered row is deleted", func() bool { return k.rows(t) == 1 })
+	admin := k.brokers.Admin(t)
+	if _, err := admin.DeleteTopics(t.Context(), letters); err != nil {
+		t.Fatal(err)
+	}
+	invoke(t, k.env, "setup").want(t, exitOK, "created topic "+letters, "stay")
+	var text string
+	k.await(t, "retention says what is lost", func() bool {
+		text = invoke(t, nil, "status", "--url", url).stdout
+		return strings.Contains(text, "1 dead letter of this configuration waited")
+	})
+	if !strings.Contains(text, "dead_letters_unread") {
+		t.Errorf("the reason is not shown:\n%s", text)
+	}
+	k.left(t, 1)
+	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
+	k.await(t, "the row is deleted", func() bool { return k.rows(t) == 0 })
+	stop()
+}

@@ -58,7 +58,7 @@ refuses the schema, setup creates no slot.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the SQL, and what topics and schemas are missing, and touch nothing")
 	flags.BoolVar(&f.acceptGap, "accept-gap", false, "have run start at the slot's position, although the stored checkpoint differs: rows between the two are skipped or repeated")
-	flags.StringVar(&f.beforeSlot, "before-slot", "", "delivered: record in the checkpoint topic that the rows from before the slots are delivered, or need no delivery; retention relies on it")
+	flags.StringVar(&f.beforeSlot, "before-slot", "", "delivered: record in the checkpoint topic that the rows from before the slots are delivered, or need no delivery, also those of lost dead letters; retention relies on it; refused while dead letters wait")
 	complete(cmd, "before-slot", []string{"delivered"})
 	flags.IntVar(&f.reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; start it while the relay runs")
 	flags.DurationVar(&f.reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait until the relay has caught up and is stopped")

@@ -104,7 +104,7 @@ func keptText(s *Status, now time.Time) string {
 		return "; PostgreSQL was last seen " + l.ago(now) + " ago, and kept " + wording.Bytes(l.RetainedWALBytes) + " of WAL then"
 	}
 	kept := "; PostgreSQL keeps "
-slot := s.SlotState
+	slot := s.SlotState
 	switch {
 	case s.LettersLost != "":
 		kept = "; " + s.LettersLost + kept
