@@ -171,7 +171,9 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) Status() status.Status {
 	st := r.monitor.Status()
 	st.ParkedKeys = r.delivery.Letters.Keys()
-	r.showLettersLost(&st)
+	if r.cfg.OnReject == DeadLetterOnReject {
+		st.LoseLetters(r.cfg.DeadLetterTopic, time.Now())
+	}
 	return st
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	letterstopic "github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -44,7 +45,7 @@ func (s *Setup) readLetters(ctx context.Context, ledger *topics.Ledger, system s
 		}
 		l.was = &was
 	}
-	seen, err := topics.ReadExtent(ctx, s.settings.Kafka.Connection, s.settings.DeadLetterTopic)
+	seen, err := letterstopic.ReadExtent(ctx, s.settings.Kafka.Connection, s.settings.DeadLetterTopic)
 	switch {
 	case noTopic(err):
 		return l, nil

@@ -131,7 +131,7 @@ var arrows = map[string][]string{
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "router/resolve", "router/schemas", "wording"},
 
-	"setup": {"advice", "checkpoint/stored", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "registry", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "router/schemas", "sink", "sink/broker", "sink/topics", "wording"},
+	"setup": {"advice", "checkpoint/stored", "config", "deadletter", "deadletter/waiting", "fault", "marks", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "registry", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "router/schemas", "sink", "sink/broker", "sink/letters", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill/handover": {"backfill/progress", "checkpoint/stored", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},

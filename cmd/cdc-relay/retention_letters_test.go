@@ -215,34 +215,29 @@ func TestMark_LeavesTheRowOfALetterInAnotherTopic(t *testing.T) {
 	}
 }
 
-// Retention beside a relay has the letters in memory, and says how many are lost.
-func TestRun_RetentionPausesWhenTheDeadLetterTopicIsMadeAnew(t *testing.T) {
+// A job beside a relay has the letters in memory, and says how many are lost.
+func TestRun_MarksPauseWhenTheDeadLetterTopicIsReplaced(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["detect_moved_slot"])
 	letters := k.topic + "-letters"
-	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters)
-	k.keepsHouse(t, "delete", "")
-	k.env = append(k.env, "CDC_RELAY_MAINTENANCE_IN_RUN=true", "CDC_RELAY_MAINTENANCE_EVERY=1s")
-	k.setUp(t, "")
+	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters, "CDC_RELAY_MAINTENANCE_IN_RUN=true")
+	k.marks(t, "column: published_at, every: 1s", "")
 	url, stop := k.streams(t)
-	k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES
-		('no topic!', gen_random_uuid(), 'x', '{}', now() - interval '2h'), ('order', gen_random_uuid(), 'x', '{}', now() - interval '2h')`)
-	k.await(t, "the delivered row is deleted", func() bool { return k.rows(t) == 1 })
-	admin := k.brokers.Admin(t)
-	if _, err := admin.DeleteTopics(t.Context(), letters); err != nil {
+	k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('no topic!', gen_random_uuid(), 'x', '{}'), ('order', gen_random_uuid(), 'x', '{}')`)
+	k.await(t, "the delivered row is marked", func() bool { return k.marked(t) == 1 })
+	if _, err := k.brokers.Admin(t).DeleteTopics(t.Context(), letters); err != nil {
 		t.Fatal(err)
 	}
 	invoke(t, k.env, "setup").want(t, exitOK, "created topic "+letters, "stay")
 	var text string
-	k.await(t, "retention says what is lost", func() bool {
+	k.await(t, "it says what is lost", func() bool {
 		text = invoke(t, nil, "status", "--url", url).stdout
 		return strings.Contains(text, "1 dead letter of this configuration waited")
 	})
-	if !strings.Contains(text, "dead_letters_unread") {
-		t.Errorf("the reason is not shown:\n%s", text)
+	if !strings.Contains(text, "dead_letters_unread") || k.marked(t) != 1 {
+		t.Errorf("%d rows are marked; the status:\n%s", k.marked(t), text)
 	}
-	k.left(t, 1)
 	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
-	k.await(t, "the row is deleted", func() bool { return k.rows(t) == 0 })
+	k.await(t, "the row is marked", func() bool { return k.marked(t) == 2 })
 	stop()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -114,11 +115,10 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	answer, err := metadata(ctx, client, f.topic)
-	if err != nil || answer.ErrorCode != 0 {
+	now, err := letters.ID(ctx, client, f.topic)
+	if err != nil {
 		return false
 	}
-	now := kadm.TopicID(answer.TopicID)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return now != kadm.TopicID{} && now != f.id
@@ -245,6 +245,18 @@ func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) e
 	}
 	e.Err = advice.Give(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
 	return e
+}
+
+// Extent is where the followed topic has records; for a dead-letter topic that keeps every letter.
+func (f *Follower) Extent(ctx context.Context, settings *letters.Topic, age time.Duration) (letters.Extent, error) {
+	client, err := f.open()
+	if err != nil {
+		return letters.Extent{}, err
+	}
+	if err := settings.Lasting(ctx, kadm.NewClient(client), age); err != nil {
+		return letters.Extent{}, err
+	}
+	return letters.ExtentOf(ctx, client, f.topic)
 }
 
 // Close ends it.

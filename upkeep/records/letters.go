@@ -49,12 +49,12 @@ func (t *Table) Held(ctx context.Context) (held waiting.Held, full bool, err err
 // Named are the letters of the table that were read so far and wait, by event id.
 func (t *Table) Named() map[string]waiting.Named { return t.Reader.waiting.Named(t.name()) }
 
-// visit takes a record of the dead-letter topic; nil: the topic was made anew.
+// visit takes a record of the dead-letter topic; nil: the topic was deleted and created again.
 func (r *Reader) visit(m *topics.Message) {
 	if m == nil {
 		if n := r.waiting.Len(); n > 0 {
 			r.lost.Add(int64(n))
-			r.log.Warn().Int("letters", n).Str("topic", r.settings.DeadLetterTopic).Msg("the dead-letter topic was made anew while dead letters waited: these are lost, and retention and marks pause")
+			r.log.Warn().Int("letters", n).Str("topic", r.settings.DeadLetterTopic).Msg("the dead-letter topic was deleted and created again while dead letters waited: these are lost, and retention and marks pause")
 		}
 	}
 	r.waiting.Read(m)
@@ -97,10 +97,7 @@ func (r *Reader) recorded() []byte { return r.keys.get(r.lettersKey()) }
 // unchanged returns why letters may have waited that the topic does not hold.
 func (r *Reader) unchanged(ctx context.Context, first bool) error {
 	topic := r.settings.DeadLetterTopic
-	if err := r.letters.Lasting(ctx, r.kept, settingsAge); err != nil {
-		return err
-	}
-	seen, err := r.letters.Extent(ctx)
+	seen, err := r.letters.Extent(ctx, r.kept, settingsAge)
 	if err != nil {
 		return err
 	}

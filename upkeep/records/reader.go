@@ -40,7 +40,7 @@ type Reader struct {
 	keys      *keys
 	waiting   *waiting.Set
 	kept      *letters.Topic
-	lost      atomic.Int64 // letters that waited in topics that were made anew since
+	lost      atomic.Int64 // letters that waited in topics that were deleted and created again
 	log       zerolog.Logger
 
 	stop    context.CancelFunc
