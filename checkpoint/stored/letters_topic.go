@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -67,14 +65,20 @@ func (l *LettersTopic) Changed(now *LettersTopic) string {
 	if l != nil && l.ID != "" && l.ID != now.ID {
 		return fmt.Sprintf("it is not the topic that it was on %s: that one was deleted, or is on other brokers", l.At.UTC().Format(time.RFC3339))
 	}
-	for _, partition := range slices.Sorted(maps.Keys(now.Begins)) {
-		begun := int64(0)
-		if l != nil {
-			begun = l.Begins[partition]
+	lost := int32(-1) // the first partition that lost records
+	begun := func(partition int32) int64 {
+		if l == nil {
+			return 0
 		}
-		if begins := now.Begins[partition]; begins > begun {
-			return fmt.Sprintf("the records of partition %d from offset %d to %d were deleted", partition, begun, begins-1)
+		return l.Begins[partition]
+	}
+	for partition, begins := range now.Begins {
+		if begins > begun(partition) && (lost < 0 || partition < lost) {
+			lost = partition
 		}
+	}
+	if lost >= 0 {
+		return fmt.Sprintf("the records of partition %d from offset %d to %d were deleted", lost, begun(lost), now.Begins[lost]-1)
 	}
 	if l != nil && len(now.Begins) < len(l.Begins) {
 		return fmt.Sprintf("it has %d partitions, and had %d", len(now.Begins), len(l.Begins))
