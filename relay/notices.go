@@ -19,10 +19,3 @@ func (r *Relay) logNotices(now time.Time) {
 	}
 	rejected.LogNotices(r.log, list)
 }
-
-// lettersGone logs that the dead-letter topic was replaced while keys were parked. Retention and
-// marks find that out by themselves.
-func (r *Relay) lettersGone(keys int) {
-	r.log.Warn().Int("keys", keys).Str("topic", r.cfg.DeadLetterTopic).
-		Msg("the dead-letter topic was deleted and created again while keys were parked: the dead letters of these keys are lost, and later rows of these keys are sent. Send the rows again with `cdc-relay replay`")
-}

@@ -158,7 +158,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.parts.Ledger != nil {
 		defer r.parts.Ledger.Close()
 	}
-	background.Go(func() { r.delivery.Letters.Run(deliveryCtx, r.lettersGone) })
+	background.Go(func() { r.delivery.Letters.Run(deliveryCtx, r.log) })
 
 	err := r.loop(ctx, deliveryCtx)
 	r.delivery.Rejected.Flush(time.Now(), true)
@@ -171,9 +171,7 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) Status() status.Status {
 	st := r.monitor.Status()
 	st.ParkedKeys = r.delivery.Letters.Keys()
-	if r.cfg.OnReject == DeadLetterOnReject {
-		st.LoseLetters(r.cfg.DeadLetterTopic, time.Now())
-	}
+	st.LoseLetters(r.cfg.DeadLetterTopic, time.Now())
 	return st
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/rs/zerolog"
 )
 
 // Journal reads the dead-letter topic from its beginning and continues with it;
@@ -46,16 +47,17 @@ func NewLetters(topic string, creates bool, slot string, journal Journal, limit 
 	return l
 }
 
-// Run reads the dead-letter topic until ctx ends, if keys are parked. gone is told how many are parked
-// when the topic turns out to be another one.
-func (l *Letters) Run(ctx context.Context, gone func(keys int)) {
+// Run reads the dead-letter topic until ctx ends, if keys are parked, and logs how many were
+// where the topic was replaced. Retention and marks find that out by themselves.
+func (l *Letters) Run(ctx context.Context, log zerolog.Logger) {
 	if l.parked == nil {
 		return
 	}
 	defer l.journal.Close()
 	l.journal.Run(ctx, func(m *topics.Message) {
 		if n := l.Keys(); m == nil && n > 0 {
-			gone(n)
+			log.Warn().Int("keys", n).Str("topic", l.topic).
+				Msg("the dead-letter topic was deleted and created again while keys were parked: the dead letters of these keys are lost, and later rows of these keys are sent. Send the rows again with `cdc-relay replay`")
 		}
 		l.parked.Read(m)
 	})
