@@ -101,7 +101,7 @@ func (r *Rows) each(ctx context.Context, l *deadletter.Letter, give func(deadlet
 		return give(made)
 	})
 	if err == nil && !found {
-		return fmt.Errorf("the letter has no %s, and the row is not in table %s any more; discard it, and write the event again", strings.Join(l.Missing, ", "), l.Table)
+		return fmt.Errorf("the letter has no %s, and the row is not in table %s any more; look for the event id in its topic, as a delivered row that PostgreSQL sent again after a crash may have become a letter; if it is not there, write the event again; then discard the letter", strings.Join(l.Missing, ", "), l.Table)
 	}
 	return err
 }
