@@ -333,8 +333,10 @@ func (w *world) witness() string { return w.slot + "_witness" }
 func (w *world) createTopic(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	forEver := "-1" // what may hold dead letters has to keep them, or retention and marks pause
+	settings := map[string]*string{"retention.ms": &forEver, "retention.bytes": &forEver}
 	for {
-		response, err := w.admin.CreateTopic(ctx, partitions, -1, nil, topic)
+		response, err := w.admin.CreateTopic(ctx, partitions, -1, settings, topic)
 		if err == nil {
 			err = response.Err
 		}
