@@ -146,8 +146,10 @@ func TestRedrive_LocksWhatItSendsWhileItSends(t *testing.T) {
 	letGo()
 	got := <-first
 	got.want(t, exitOK, "2 of 2 dead letters of the selected keys re-driven, 0 left", "")
-	if got.stderr != "" {
-		t.Error(got.stderr)
+	for line := range strings.Lines(got.stderr) {
+		if !strings.Contains(line, "not acknowledged for ") { // the brokers were held back
+			t.Error(line)
+		}
 	}
 	if n := len(l.brokers.Read(t, "orders")); n != 2 {
 		t.Errorf("%d records", n)
