@@ -38,8 +38,8 @@ type Redriver struct {
 	// Reserved are the topics that no record may go to, whatever a letter says.
 	Reserved record.Reserved
 
-	// Waiting is told where the brokers do not acknowledge records. Another goroutine than Run's calls
-	// it, while Run waits. May be nil.
+	// Waiting is called while the brokers do not acknowledge records: after tellAfter, then every
+	// tellAgain, by another goroutine than Run's. May be nil.
 	Waiting func(Wait)
 
 	Discard bool // mark as done with, send nothing

@@ -85,7 +85,7 @@ const (
 	mostAway  = time.Minute
 )
 
-// When Waiting is told of records without an answer, for the first time and then again.
+// How long records have no answer when Waiting is called for the first time, and between its calls.
 const (
 	tellAfter = 2 * time.Second
 	tellAgain = 15 * time.Second

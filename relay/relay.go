@@ -96,7 +96,7 @@ type Relay struct {
 
 // drift is a change of the publication or a table while the relay ran. Rows that were written
 // meanwhile may be missing from the stream without a trace, also after the change is undone. So
-// the process confirms nothing more: a restart says that somebody has dealt with the gap.
+// the process confirms nothing more. Whoever restarts it has dealt with the gap.
 type drift struct {
 	error
 	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known

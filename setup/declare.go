@@ -15,11 +15,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
-// DeclareDelivered writes that the rows from before the slots are delivered, or need not be,
-// because a person says so; also those whose dead letters were in a topic that is gone. It refuses
-// while dead letters wait, and slots that a relay would not stream from: what lies
-// between such a slot and its checkpoint is another question. Nobody may make the slots anew
-// meanwhile. With dryRun it only says what it would write.
+// DeclareDelivered records the operator's declaration that the rows from before the slots are
+// delivered, or need not be, and those whose dead letters were in a topic that is gone. It refuses
+// while dead letters wait. It refuses slots that a relay would not stream from: what lies between
+// such a slot and its checkpoint is another question. Nobody may make the slots anew meanwhile. With dryRun it only says what it would write.
 func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 	standing, err := watch.ReadPositions(ctx, s.settings.Replication)
 	if err != nil {

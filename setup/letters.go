@@ -56,7 +56,7 @@ func (s *Setup) readLetters(ctx context.Context, ledger *topics.Ledger, system s
 	return l, nil
 }
 
-// noTopic reports whether an error says that there is no topic.
+// noTopic reports whether the topic does not exist.
 func noTopic(err error) bool {
 	e, ok := errors.AsType[*sink.Error](err)
 	return ok && e.Reason == fault.ReasonUnknownTopic
@@ -120,8 +120,8 @@ func (s *Setup) tryRecordLetters(ctx context.Context) error {
 	return ledger.Write(ctx, l.key, l.now.Encode())
 }
 
-// renewLetters records the topic that is there now, because a person says that no letter of an
-// earlier one is still to be delivered.
+// renewLetters records the topic that is there now: the operator declares that no letter of an
+// earlier one waits.
 func (s *Setup) renewLetters(ctx context.Context, ledger *topics.Ledger, l *letters, dryRun bool) error {
 	if l.changed() == "" {
 		return nil

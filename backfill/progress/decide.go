@@ -60,7 +60,7 @@ func (s *State) Decide(restart bool) (Step, error) {
 			return Nothing, nil
 		}
 		if finished {
-			return "", Refuse(fmt.Errorf("%s exists, and the backfill that is complete (%s sent) had other tables or another condition, or was of an earlier slot: nothing says that the rows that are meant now were sent",
+			return "", Refuse(fmt.Errorf("%s exists, and the complete backfill (%s sent) was of other tables, of another condition or of an earlier slot, so the rows that you name now may not be sent",
 				subject(s.Final[0].Name), wording.Count(p.Rows, "row")), "send them beside the relay: `cdc-relay backfill --late`")
 		}
 		return "", Refuse(fmt.Errorf("%s exists, so a relay may have sent newer rows, and older rows can no longer come before them", subject(s.Final[0].Name)),

@@ -69,7 +69,7 @@ func TestRetention_KeepsTheRowOfALetterThatWasDeleted(t *testing.T) {
 	k.deletes(t, "deleted 2 rows")
 }
 
-// A topic that was made anew, or copied to other brokers, does not say what waited in the one before.
+// Nothing in a topic that was made anew shows which letters waited in the former one.
 func TestRetention_KeepsTheRowOfALetterWhoseTopicWasMadeAnew(t *testing.T) {
 	t.Parallel()
 	k, letters := withLetter(t)

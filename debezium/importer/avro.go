@@ -48,7 +48,7 @@ func (c *conversion) offerAvro() {
 	}
 }
 
-// expands says that the EventRouter makes a schema of the payload's members. Otherwise it stays text.
+// expands reports whether the EventRouter makes a schema of the payload's members. If not, the payload stays text.
 func expands(it item) bool {
 	return strings.HasSuffix(it.key, ".table.expand.json.payload") && strings.EqualFold(strings.TrimSpace(it.value), "true")
 }

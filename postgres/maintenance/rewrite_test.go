@@ -7,7 +7,7 @@ import (
 )
 
 // VACUUM FULL and CLUSTER keep the transaction of a row and change its place. Rows of one
-// transaction are told apart by their places alone.
+// transaction differ in their places alone.
 func TestSession_ActsOnNoOtherRowAfterTheTableWasWrittenAnew(t *testing.T) {
 	for how, rewrite := range map[string]string{"vacuum full": `VACUUM FULL events`, "cluster": `CLUSTER events USING events_n`} {
 		t.Run(how, func(t *testing.T) {
