@@ -13,9 +13,6 @@ import (
 // comes through. The brokers have the records of the second key, and their answer is on the
 // way.
 func TestRedrive_EndsWhenTheNetworkStandsStill(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits a minute and a half for brokers that do not answer")
-	}
 	t.Parallel()
 	l := newLifeWith(t, sandbox.KafkaOptions{Proxied: true})
 	l.setAside(t, setAside{key: "a"}, setAside{key: "b"}, setAside{key: "b"}, setAside{key: "c"})
