@@ -73,14 +73,19 @@ type ID struct {
 func (i ID) FromTable() bool { return i.Ordinal > fromTable }
 
 // Compare orders records of one source by commit. The timeline comes first, because positions go
-// back at a fork. Among rows that were read from their table the ordinal decides: it grows from one
-// call of backfill to the next, while the number of a row is good for one call.
+// back at a fork.
 func (i ID) Compare(other ID) int {
-	place := i.Place.Compare(other.Place)
-	if i.FromTable() && other.FromTable() {
-		place = cmp.Compare(i.Ordinal, other.Ordinal)
+	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.committed().Compare(other.committed()), cmp.Compare(i.Nth, other.Nth))
+}
+
+// committed is the place by which letters are ordered. Rows that were read from their table come
+// before those of the WAL. Among them the ordinal decides: it grows from one call of backfill to the
+// next, while the number of a row is good for one call.
+func (i ID) committed() wal.Place {
+	if i.FromTable() {
+		return wal.Place{Ordinal: i.Ordinal}
 	}
-	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), place, cmp.Compare(i.Nth, other.Nth))
+	return i.Place
 }
 
 // Group is what keeps order among letters: one key of one topic; one key of all letters without

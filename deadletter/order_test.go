@@ -16,3 +16,12 @@ func TestID_OfALaterCallOfABackfillComesLater(t *testing.T) {
 		t.Errorf("%s is redriven after %s", earlier, later)
 	}
 }
+
+// The number of a row says nothing of positions in the WAL: what a slot has comes after the table's rows.
+func TestID_OfTheTableComesBeforeTheStream(t *testing.T) {
+	table := ID{Place: wal.Place{Commit: 50_000_000, Ordinal: 1_700_000_050_000_000}}
+	stream := ID{Place: wal.Place{Commit: 0x1528F00, Ordinal: 1}}
+	if table.Compare(stream) >= 0 || stream.Compare(table) <= 0 {
+		t.Errorf("%s is redriven after %s", table, stream)
+	}
+}

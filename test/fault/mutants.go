@@ -94,7 +94,7 @@ var mutants = []mutant{
 	{name: "letters_one_for_a_row", about: "the second record of a row is taken for a copy of the first", test: lettersTest,
 		patches: []patch{{"deadletter/backlog.go", "		return sameRecord{id: e.ID}\n", "		return sameRecord{id: ID{Timeline: e.Timeline, Place: e.Place}}\n"}}},
 	{name: "letters_in_the_order_of_positions", about: "letters of a key are sent by position, whatever their timeline", test: lettersTest,
-		patches: []patch{{"deadletter/letter.go", "return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), place, ", "return cmp.Or(place, cmp.Compare(i.Timeline, other.Timeline), "}}},
+		patches: []patch{{"deadletter/letter.go", "return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.committed().Compare(other.committed()), ", "return cmp.Or(i.committed().Compare(other.committed()), cmp.Compare(i.Timeline, other.Timeline), "}}},
 	{name: "letters_unread_are_covered", about: "a marker covers letters of its key up to a row, also such as nobody has read", test: lettersTest,
 		patches: []patch{{"deadletter/marker.go", "case m.byRow:", "case m.byRow || m.Through != wal.Place{}:"}}},
 	{name: "letters_sent_past_a_failure", about: "what is behind a letter that was not sent is sent", test: lettersTest,
