@@ -64,8 +64,14 @@ func awaitSlotSynced(t *testing.T, old, next *harness.Database, slot string) {
 	syncSlots(t, next, "on")
 	relaytest.Eventually(t, "the slot is on the standby", func() (bool, string) {
 		old.Exec(t, "SELECT pg_log_standby_snapshot()")
-		return harness.Query[bool](t, next, "SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary AND invalidation_reason IS NULL", slot), next.Server.Log()
+		return isSynced(t, next, slot), next.Server.Log()
 	})
+}
+
+// isSynced reports whether a standby could be promoted with the slot.
+func isSynced(t *testing.T, next *harness.Database, slot string) bool {
+	t.Helper()
+	return harness.Query[bool](t, next, "SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary AND invalidation_reason IS NULL", slot)
 }
 
 // A slot that is synchronised to the standby is gone on with after a failover: nothing

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -109,6 +110,34 @@ func (p *promotable) awaitHeld(t *testing.T, slot string) {
 	})
 	p.next.Exec(t, "SELECT pg_wal_replay_resume()")
 	awaitSlotSynced(t, p.old, p.next, slot)
+}
+
+// keeps reports whether the standby took a slot that confirms nothing. It cannot where it finds no
+// consistent snapshot between the slot's restart position and what the slot has confirmed, and then
+// will not before the slot is made anew.
+func (p *promotable) keeps(t *testing.T, slot string) (synced bool) {
+	t.Helper()
+	const cannot = "could not build a consistent snapshot"
+	before := strings.Count(p.next.Server.Log(), cannot)
+	syncSlots(t, p.next, "on")
+	relaytest.Eventually(t, "the standby takes the slot, or says why not", func() (bool, string) {
+		p.old.Exec(t, "SELECT pg_log_standby_snapshot()")
+		synced = isSynced(t, p.next, slot)
+		return synced || strings.Count(p.next.Server.Log(), cannot) > before+3, p.next.Server.Log()
+	})
+	if !synced {
+		syncSlots(t, p.next, "off")
+	}
+	return synced
+}
+
+// sends waits until a backfill has sent so many rows.
+func (p *promotable) sends(t *testing.T, backfill *relaytest.Process, rows int) {
+	t.Helper()
+	relaytest.Eventually(t, "some rows are sent", func() (bool, string) {
+		list, _ := p.arrived(t)
+		return len(list) >= rows, backfill.Output()
+	})
 }
 
 func (p *promotable) rows(t *testing.T) int64 {
@@ -239,13 +268,18 @@ func TestBackfill_PromotedStandbyHasItBeginAnew(t *testing.T) {
 		p := newPromotable(t, version, guarantee, synced, "", "")
 		p.write(t, 1, 60_000, "1h")
 		// more rows than it sends at this rate before the standby is promoted
-		first := p.Exec(t, "backfill", "--all", "--yes", "--max-rate", "400", "--order", "id")
-		relaytest.Eventually(t, "some rows are sent", func() (bool, string) {
-			list, _ := p.arrived(t)
-			return len(list) >= 300, first.Output()
-		})
-		if synced { // before anybody writes: a slot that confirms nothing does not get to a standby that is ahead of it
-			awaitSlotSynced(t, p.old, p.next, p.Slot+"_backfill")
+		slowly := []string{"backfill", "--all", "--yes", "--max-rate", "400", "--order", "id"}
+		first := p.Exec(t, slowly...)
+		p.sends(t, first, 300)
+		// before anybody writes: a slot that confirms nothing does not get to a standby that is ahead of it
+		for attempt := 2; synced && !p.keeps(t, p.Slot+"_backfill"); attempt++ {
+			if attempt > 5 {
+				t.Fatalf("the standby took none of the slots: %s", p.next.Server.Log())
+			}
+			first.Terminate(t)
+			first.Wait(t)
+			first = p.Exec(t, append(slowly, "--restart")...)
+			p.sends(t, first, 300*attempt)
 		}
 		p.write(t, 60_001, 60_100, "0s") // the slot's
 		p.failOver(t)
