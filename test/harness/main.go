@@ -63,6 +63,17 @@ func Parallel(n string) {
 	}
 }
 
+// Left reports whether the short form leaves out one case of a test over several choices, given as
+// the number of each choice. It keeps the cases whose sum is even: of two values each, every value
+// with one of the other's.
+func Left(numbers ...int) bool {
+	sum := 0
+	for _, n := range numbers {
+		sum += n
+	}
+	return testing.Short() && sum%2 == 1
+}
+
 // AtExit has Main call a function after the tests.
 func AtExit(do func() error) { shared.add(do) }
 

@@ -57,64 +57,62 @@ func letterMessages(t *testing.T, brokers *harness.Brokers, topic string) (all [
 // dead letter, and check and explain know the format.
 func TestSchemas_EncodesProtobuf(t *testing.T) {
 	t.Parallel()
-	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
-		eachGuarantee(t, func(t *testing.T, guarantee string) {
-			brokers, r := harness.Kfake(t, kfakeDefault), newRegistry(t)
-			letters := harness.Unique(t, "letters")
-			p, topic, insert := schemaPipeline(t, another(t, db), brokers, r, "value: protobuf", "relay: {on_reject: dead_letter, dead_letter_topic: "+letters+", "+guarantee+"}")
-			createCheckpoints(t, p)
-			brokers.CreateTopic(t, letters, 1)
-			file := &descriptorpb.FileDescriptorProto{}
-			if err := prototext.Unmarshal([]byte(orderProto), file); err != nil {
+	onEachGuarantee(t, func(t *testing.T, db *harness.Database, guarantee string) {
+		brokers, r := harness.Kfake(t, kfakeDefault), newRegistry(t)
+		letters := harness.Unique(t, "letters")
+		p, topic, insert := schemaPipeline(t, db, brokers, r, "value: protobuf", "relay: {on_reject: dead_letter, dead_letter_topic: "+letters+", "+guarantee+"}")
+		createCheckpoints(t, p)
+		brokers.CreateTopic(t, letters, 1)
+		file := &descriptorpb.FileDescriptorProto{}
+		if err := prototext.Unmarshal([]byte(orderProto), file); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := r.RegisterSchema(topic+"-value", sr.Schema{Type: sr.TypeProtobuf, Schema: "message Order {}"}); err != nil {
+			t.Fatal(err)
+		}
+		run := p.Start(t)
+		run.AwaitStreaming(t)
+		insert(`{"n": 1}`)
+		if s := run.AwaitBlocked(t, fault.ReasonSchemaUnusable); !strings.Contains(fmt.Sprintf("%+v", s), "set schema.file to a descriptor set") {
+			t.Errorf("a registry that gives text: %+v", s)
+		}
+		r.serializing(t, file)
+		insert(`{"n": "two"}`)
+		insert(`{"n": 3, "at": "9007199254740993"}`)
+		p.AwaitCaughtUp(t)
+		for _, verb := range [][]string{{"check"}, {"explain"}} {
+			said := p.Exec(t, verb...)
+			said.Wait(t)
+			if out := said.Output(); !strings.Contains(out, "subject "+topic+"-value, version 1, id 1") {
+				t.Errorf("%v does not name the schema:\n%s", verb, out)
+			}
+		}
+		run.Stop(t)
+		made, err := protodesc.NewFile(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, rec := range brokers.Read(t, topic) {
+			m := dynamicpb.NewMessage(made.Messages().Get(0))
+			if len(rec.Value) < 6 || binary.BigEndian.Uint32(rec.Value[1:]) != 1 || rec.Value[5] != 0 {
+				t.Fatalf("value %x has no prefix", rec.Value)
+			}
+			if err := proto.Unmarshal(rec.Value[6:], m); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := r.RegisterSchema(topic+"-value", sr.Schema{Type: sr.TypeProtobuf, Schema: "message Order {}"}); err != nil {
-				t.Fatal(err)
-			}
-			run := p.Start(t)
-			run.AwaitStreaming(t)
-			insert(`{"n": 1}`)
-			if s := run.AwaitBlocked(t, fault.ReasonSchemaUnusable); !strings.Contains(fmt.Sprintf("%+v", s), "set schema.file to a descriptor set") {
-				t.Errorf("a registry that gives text: %+v", s)
-			}
-			r.serializing(t, file)
-			insert(`{"n": "two"}`)
-			insert(`{"n": 3, "at": "9007199254740993"}`)
-			p.AwaitCaughtUp(t)
-			for _, verb := range [][]string{{"check"}, {"explain"}} {
-				said := p.Exec(t, verb...)
-				said.Wait(t)
-				if out := said.Output(); !strings.Contains(out, "subject "+topic+"-value, version 1, id 1") {
-					t.Errorf("%v does not name the schema:\n%s", verb, out)
-				}
-			}
-			run.Stop(t)
-			made, err := protodesc.NewFile(file, nil)
+			text, err := protojson.Marshal(m)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, rec := range brokers.Read(t, topic) {
-				m := dynamicpb.NewMessage(made.Messages().Get(0))
-				if len(rec.Value) < 6 || binary.BigEndian.Uint32(rec.Value[1:]) != 1 || rec.Value[5] != 0 {
-					t.Fatalf("value %x has no prefix", rec.Value)
-				}
-				if err := proto.Unmarshal(rec.Value[6:], m); err != nil {
-					t.Fatal(err)
-				}
-				text, err := protojson.Marshal(m)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, strings.ReplaceAll(string(text), " ", ""))
-			}
-			if want := `[{"n":1} {"n":3,"at":"9007199254740993"}]`; fmt.Sprint(got) != want {
-				t.Errorf("got %v, want %s", got, want)
-			}
-			if said := letterMessages(t, brokers, letters); len(said) != 1 || !strings.Contains(said[0], "$.n: the schema wants int32, the payload has a string that is no number (subject "+topic+"-value, version 1, id 1)") || strings.Contains(said[0], "two") {
-				t.Errorf("letters: %q", said)
-			}
-		})
+			got = append(got, strings.ReplaceAll(string(text), " ", ""))
+		}
+		if want := `[{"n":1} {"n":3,"at":"9007199254740993"}]`; fmt.Sprint(got) != want {
+			t.Errorf("got %v, want %s", got, want)
+		}
+		if said := letterMessages(t, brokers, letters); len(said) != 1 || !strings.Contains(said[0], "$.n: the schema wants int32, the payload has a string that is no number (subject "+topic+"-value, version 1, id 1)") || strings.Contains(said[0], "two") {
+			t.Errorf("letters: %q", said)
+		}
 	})
 }
 

@@ -21,13 +21,24 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
-// onEach runs a test on every pair of server version and kind of broker.
+// onEach runs a test on every pair of server version and kind of broker, in the short form on half of them.
 func onEach(t *testing.T, test func(t *testing.T, db *harness.Database, brokers *harness.Brokers)) {
 	t.Helper()
-	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
-		t.Run("kfake", func(t *testing.T) { test(t, db, harness.Kfake(t, sandbox.KafkaOptions{})) })
-		t.Run("apache", func(t *testing.T) { test(t, another(t, db), harness.Kafka(t)) })
-	})
+	kinds := []string{"apache", "kfake"}
+	for i, version := range harness.Versions() {
+		for j, kind := range kinds {
+			if harness.Left(i, j) {
+				continue
+			}
+			t.Run("postgres"+version+"/"+kind, func(t *testing.T) {
+				brokers := harness.Kafka
+				if kind == "kfake" {
+					brokers = func(t testing.TB) *harness.Brokers { return harness.Kfake(t, sandbox.KafkaOptions{}) }
+				}
+				test(t, harness.Postgres(t, version), brokers(t))
+			})
+		}
+	}
 }
 
 // another is a database beside the one given, on the same server.

@@ -28,14 +28,18 @@ type promotable struct {
 }
 
 // eachStandby plays with a standby that has no slots, and where the server can do it with one that has.
+// The short form leaves out half of what a version does without slots.
 func eachStandby(t *testing.T, test func(t *testing.T, version, guarantee string, synced bool)) {
 	t.Helper()
-	for _, version := range harness.Versions() {
+	for i, version := range harness.Versions() {
 		for _, synced := range []bool{false, true} {
 			if synced && version < "17" {
 				continue
 			}
-			for _, guarantee := range []string{"detect_moved_slot: true", "guarantee: exactly_once"} {
+			for j, guarantee := range []string{"guarantee: exactly_once", "detect_moved_slot: true"} {
+				if !synced && harness.Left(i, j) {
+					continue
+				}
 				t.Run(fmt.Sprintf("postgres%s %s, slots on the standby %t", version, guarantee, synced), func(t *testing.T) {
 					t.Parallel()
 					test(t, version, guarantee, synced)

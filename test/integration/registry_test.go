@@ -155,10 +155,13 @@ func (p *encodedPipeline) values(t *testing.T) map[string][]string {
 	return found
 }
 
-// eachEncoding runs a test with each format under both guarantees.
+// eachEncoding runs a test with each format under both guarantees, in the short form under one of them.
 func eachEncoding(t *testing.T, test func(t *testing.T, e encoding, guarantee relay.Guarantee)) {
-	for _, e := range encodings {
-		for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
+	for i, e := range encodings {
+		for j, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
+			if harness.Left(i, j) {
+				continue
+			}
 			t.Run(e.value+"/"+string(guarantee), func(t *testing.T) { test(t, e, guarantee) })
 		}
 	}

@@ -161,8 +161,11 @@ func sweep(ctx context.Context, t *testing.T, p *relaytest.Pipeline) (rows int) 
 // Whenever it stands still, what is gone from the table is in the topic.
 func TestRetention_DeletesOnlyWhatIsDelivered(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
-		for _, guarantee := range []string{"detect_moved_slot: true", "guarantee: exactly_once"} {
+	for i, version := range harness.Versions() {
+		for j, guarantee := range []string{"detect_moved_slot: true", "guarantee: exactly_once"} {
+			if harness.Left(i, j) {
+				continue
+			}
 			t.Run("postgres"+version+" "+guarantee, func(t *testing.T) {
 				t.Parallel()
 				p := housekeeping(t, version, "delete", guarantee)

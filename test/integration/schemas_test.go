@@ -107,49 +107,66 @@ func eachGuarantee(t *testing.T, test func(t *testing.T, more string)) {
 	})
 }
 
+// onEachGuarantee runs a test on every server version under both guarantees, in the short form under one of them.
+func onEachGuarantee(t *testing.T, test func(t *testing.T, db *harness.Database, more string)) {
+	t.Helper()
+	for i, version := range harness.Versions() {
+		for j, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
+			if harness.Left(i, j) {
+				continue
+			}
+			t.Run("postgres"+version+"/"+string(guarantee), func(t *testing.T) {
+				more := "guarantee: " + string(guarantee)
+				if guarantee == relay.ExactlyOnce {
+					more += ", checkpoint_topic: " + harness.Unique(t, "checkpoints")
+				}
+				test(t, harness.Postgres(t, version), more)
+			})
+		}
+	}
+}
+
 // A row waits for its schema: for a subject that nobody registered, and while the registry is away.
 // It heals by itself, in order, and what lies before it is delivered.
 func TestSchemas_ARowWaitsForItsSchema(t *testing.T) {
 	t.Parallel()
-	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
-		eachGuarantee(t, func(t *testing.T, guarantee string) {
-			brokers, r := harness.Kfake(t, kfakeDefault), newRegistry(t)
-			p, topic, insert := schemaPipeline(t, another(t, db), brokers, r, "value: avro, schema: {subject: '${event_type}-${topic}'}", "relay: {"+guarantee+"}")
-			createCheckpoints(t, p)
-			asked := new(atomic.Int64)
-			run := p.StartWith(t, p.Settings(), relay.Events{SchemaAsked: func(string) { asked.Add(1) }})
-			run.AwaitStreaming(t)
-			insert(`{"n": 1}`)
-			s := run.AwaitBlocked(t, fault.ReasonUnknownSubject)
-			if !strings.Contains(fmt.Sprintf("%+v", s), "x-"+topic) {
-				t.Errorf("the status does not name the subject: %+v", s)
-			}
-			id := r.register(t, "x-"+topic, orderV1)
-			p.AwaitCaughtUp(t)
-			r.away.Store(true)
-			insert(`{"n": 2}`) // its schema is known
-			p.AwaitCaughtUp(t)
-			run.Await(t, "it streams", func(s status.Status) bool { return s.State == status.Streaming })
+	onEachGuarantee(t, func(t *testing.T, db *harness.Database, guarantee string) {
+		brokers, r := harness.Kfake(t, kfakeDefault), newRegistry(t)
+		p, topic, insert := schemaPipeline(t, db, brokers, r, "value: avro, schema: {subject: '${event_type}-${topic}'}", "relay: {"+guarantee+"}")
+		createCheckpoints(t, p)
+		asked := new(atomic.Int64)
+		run := p.StartWith(t, p.Settings(), relay.Events{SchemaAsked: func(string) { asked.Add(1) }})
+		run.AwaitStreaming(t)
+		insert(`{"n": 1}`)
+		s := run.AwaitBlocked(t, fault.ReasonUnknownSubject)
+		if !strings.Contains(fmt.Sprintf("%+v", s), "x-"+topic) {
+			t.Errorf("the status does not name the subject: %+v", s)
+		}
+		id := r.register(t, "x-"+topic, orderV1)
+		p.AwaitCaughtUp(t)
+		r.away.Store(true)
+		insert(`{"n": 2}`) // its schema is known
+		p.AwaitCaughtUp(t)
+		run.Await(t, "it streams", func(s status.Status) bool { return s.State == status.Streaming })
 
-			p.DB.Exec(t, "BEGIN; INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT aggregate_type, aggregate_id, 'x', '{\"n\": 3}' FROM outbox LIMIT 1; COMMIT")
-			p.DB.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT aggregate_type, aggregate_id, 'y', '{\"n\": 4}' FROM outbox LIMIT 1")
-			insert(`{"n": 5}`)
-			run.AwaitBlocked(t, fault.ReasonRegistryUnreachable)
-			if got := len(r.decodedAway(t, brokers, topic)); got != 3 {
-				t.Errorf("%d records are there while the registry is away, want 3", got)
-			}
-			other := r.register(t, "y-"+topic, orderV1)
-			r.away.Store(false)
-			p.AwaitCaughtUp(t)
-			run.Stop(t)
-			want := []string{fmt.Sprintf(`%d {"n":1}`, id), fmt.Sprintf(`%d {"n":2}`, id), fmt.Sprintf(`%d {"n":3}`, id), fmt.Sprintf(`%d {"n":4}`, other), fmt.Sprintf(`%d {"n":5}`, id)}
-			if got := r.decoded(t, brokers, topic); strings.Join(got, "\n") != strings.Join(want, "\n") {
-				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
-			if asked.Load() < 3 {
-				t.Errorf("%d look-ups were counted", asked.Load())
-			}
-		})
+		p.DB.Exec(t, "BEGIN; INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT aggregate_type, aggregate_id, 'x', '{\"n\": 3}' FROM outbox LIMIT 1; COMMIT")
+		p.DB.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT aggregate_type, aggregate_id, 'y', '{\"n\": 4}' FROM outbox LIMIT 1")
+		insert(`{"n": 5}`)
+		run.AwaitBlocked(t, fault.ReasonRegistryUnreachable)
+		if got := len(r.decodedAway(t, brokers, topic)); got != 3 {
+			t.Errorf("%d records are there while the registry is away, want 3", got)
+		}
+		other := r.register(t, "y-"+topic, orderV1)
+		r.away.Store(false)
+		p.AwaitCaughtUp(t)
+		run.Stop(t)
+		want := []string{fmt.Sprintf(`%d {"n":1}`, id), fmt.Sprintf(`%d {"n":2}`, id), fmt.Sprintf(`%d {"n":3}`, id), fmt.Sprintf(`%d {"n":4}`, other), fmt.Sprintf(`%d {"n":5}`, id)}
+		if got := r.decoded(t, brokers, topic); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if asked.Load() < 3 {
+			t.Errorf("%d look-ups were counted", asked.Load())
+		}
 	})
 }
 
@@ -173,55 +190,53 @@ func createCheckpoints(t *testing.T, p *relaytest.Pipeline) {
 // relay has not looked since.
 func TestSchemas_EvolveWhileTheRelayRuns(t *testing.T) {
 	t.Parallel()
-	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
-		eachGuarantee(t, func(t *testing.T, guarantee string) {
-			brokers, r := harness.Kfake(t, kfakeDefault), newRegistry(t)
-			letters := harness.Unique(t, "letters")
-			p, topic, insert := schemaPipeline(t, another(t, db), brokers, r, "value: avro", "relay: {on_reject: dead_letter, dead_letter_topic: "+letters+", "+guarantee+"}")
-			createCheckpoints(t, p)
-			brokers.CreateTopic(t, letters, 1)
-			first := r.register(t, topic+"-value", orderV1)
-			run := p.Start(t)
-			run.AwaitStreaming(t)
-			insert(`{"n": 1}`)
-			insert(`{"n": "two"}`) // fits no version
-			insert(`{"n": 3}`)
+	onEachGuarantee(t, func(t *testing.T, db *harness.Database, guarantee string) {
+		brokers, r := harness.Kfake(t, kfakeDefault), newRegistry(t)
+		letters := harness.Unique(t, "letters")
+		p, topic, insert := schemaPipeline(t, db, brokers, r, "value: avro", "relay: {on_reject: dead_letter, dead_letter_topic: "+letters+", "+guarantee+"}")
+		createCheckpoints(t, p)
+		brokers.CreateTopic(t, letters, 1)
+		first := r.register(t, topic+"-value", orderV1)
+		run := p.Start(t)
+		run.AwaitStreaming(t)
+		insert(`{"n": 1}`)
+		insert(`{"n": "two"}`) // fits no version
+		insert(`{"n": 3}`)
+		p.AwaitCaughtUp(t)
+		second := r.register(t, topic+"-value", orderV2)
+		relaytest.Eventually(t, "the new version is in use", func() (bool, string) {
+			insert(`{"n": 4}`)
 			p.AwaitCaughtUp(t)
-			second := r.register(t, topic+"-value", orderV2)
-			relaytest.Eventually(t, "the new version is in use", func() (bool, string) {
-				insert(`{"n": 4}`)
-				p.AwaitCaughtUp(t)
-				got := r.decoded(t, brokers, topic)
-				return strings.HasPrefix(got[len(got)-1], fmt.Sprint(second, " ")), fmt.Sprint(got)
-			})
-			insert(`{"n": 5, "note": "new"}`)
-			p.AwaitCaughtUp(t)
-			run.Stop(t)
 			got := r.decoded(t, brokers, topic)
-			if got[0] != fmt.Sprintf(`%d {"n":1}`, first) || got[1] != fmt.Sprintf(`%d {"n":3}`, first) || got[len(got)-1] != fmt.Sprintf(`%d {"n":5,"note":"new"}`, second) {
-				t.Errorf("got %q", got)
-			}
-			records := brokers.Read(t, letters)
-			if len(records) != 1 || string(records[0].Value) != `{"n": "two"}` {
-				t.Fatalf("%d dead letters", len(records))
-			}
-			for _, h := range records[0].Headers {
-				if h.Key == "cdc-relay-error-message" && (!strings.Contains(string(h.Value), "$.n: the schema wants int, the payload has a string") || strings.Contains(string(h.Value), "two")) {
-					t.Errorf("the letter says %s", h.Value)
-				}
-			}
-
-			// The row is corrected in the table, and the letter restored from there.
-			p.DB.Exec(t, `UPDATE outbox SET payload = '{"n": 2}' WHERE payload = '{"n": "two"}'`)
-			redriven := p.Exec(t, "deadletter", "redrive", "--all", "--yes")
-			if code := redriven.Wait(t); code != 0 {
-				t.Fatalf("redrive ends with %d:\n%s", code, redriven.Output())
-			}
-			got = r.decoded(t, brokers, topic)
-			if got[len(got)-1] != fmt.Sprintf(`%d {"n":2,"note":null}`, second) {
-				t.Errorf("after the redrive: %q", got)
-			}
+			return strings.HasPrefix(got[len(got)-1], fmt.Sprint(second, " ")), fmt.Sprint(got)
 		})
+		insert(`{"n": 5, "note": "new"}`)
+		p.AwaitCaughtUp(t)
+		run.Stop(t)
+		got := r.decoded(t, brokers, topic)
+		if got[0] != fmt.Sprintf(`%d {"n":1}`, first) || got[1] != fmt.Sprintf(`%d {"n":3}`, first) || got[len(got)-1] != fmt.Sprintf(`%d {"n":5,"note":"new"}`, second) {
+			t.Errorf("got %q", got)
+		}
+		records := brokers.Read(t, letters)
+		if len(records) != 1 || string(records[0].Value) != `{"n": "two"}` {
+			t.Fatalf("%d dead letters", len(records))
+		}
+		for _, h := range records[0].Headers {
+			if h.Key == "cdc-relay-error-message" && (!strings.Contains(string(h.Value), "$.n: the schema wants int, the payload has a string") || strings.Contains(string(h.Value), "two")) {
+				t.Errorf("the letter says %s", h.Value)
+			}
+		}
+
+		// The row is corrected in the table, and the letter restored from there.
+		p.DB.Exec(t, `UPDATE outbox SET payload = '{"n": 2}' WHERE payload = '{"n": "two"}'`)
+		redriven := p.Exec(t, "deadletter", "redrive", "--all", "--yes")
+		if code := redriven.Wait(t); code != 0 {
+			t.Fatalf("redrive ends with %d:\n%s", code, redriven.Output())
+		}
+		got = r.decoded(t, brokers, topic)
+		if got[len(got)-1] != fmt.Sprintf(`%d {"n":2,"note":null}`, second) {
+			t.Errorf("after the redrive: %q", got)
+		}
 	})
 }
 
