@@ -192,7 +192,7 @@ func (f *frame) now() {
 		behind += ", " + wording.Bytes(*s.LagBytes) + " of WAL"
 	}
 	f.row("behind", behind+rows+" "+f.spark(f.m.Lags, 46+columns(rows)))
-	f.row("WAL lasts", walLasts(s, f.m.Now))
+	f.row("WAL lasts", walLasts(s, f.m.Now)) // of shards, the slot that is lost first
 	rate := 0.0
 	if n := len(f.m.Rates); n > 0 {
 		rate = f.m.Rates[n-1]
@@ -417,8 +417,6 @@ func walLasts(s *status.Status, now time.Time) string {
 	switch {
 	case s.LastLook != nil:
 		return "not known; " + wording.Bytes(s.LastLook.RetainedWALBytes) + " kept " + duration(now.Sub(s.LastLook.At).Seconds()) + " ago"
-	case slot == nil && len(s.Shards) > 0:
-		return "each shard has its own; " + kept
 	case slot == nil:
 		return "not known"
 	case slot.WALStatus == "lost":

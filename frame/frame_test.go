@@ -77,7 +77,6 @@ func models() map[string]Model {
 	none.Page, none.Letters = Letters, &LetterList{Failure: "this relay has no dead-letter topic: relay.on_reject is not dead_letter"}
 	all["letters-none"] = none
 	sharded := streaming()
-	sharded.Status.SlotState = nil
 	sharded.Status.Shards = []status.Status{{Slot: "cdc_relay_s0_of2", State: status.Streaming, LagBytes: number(int64(1 << 20))}, {Slot: "cdc_relay_s1_of2", State: status.Blocked, Reason: "unknown_topic", LagBytes: number(int64(3 << 30)), InFlightEvents: 4}}
 	all["sharded"] = sharded
 	all["nothing-known"] = Model{Now: now, Silent: 5 * time.Second, Failure: "ask http://127.0.0.1:8080/api/v1/status: connection refused"}

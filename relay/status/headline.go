@@ -119,7 +119,7 @@ func keptText(s *Status, now time.Time) string {
 		return "; " + s.LettersLost
 	case s.RetainedWALBytes == 0:
 		return ""
-	case slot == nil: // several shards, each with its own
+	case slot == nil:
 		return kept
 	case slot.SafeWALBytes == nil:
 		return kept + ", limited only by the disk"

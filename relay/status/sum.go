@@ -11,7 +11,8 @@ import (
 var gravity = []State{Stopping, Blocked, Reconnecting, Starting, Streaming, Standby}
 
 // Sum joins the snapshots of at least one shard: the worst state, the most behind position, the
-// longest backlog, and sums of what is counted. names are the shards', for messages.
+// longest backlog, the slot that is lost first, and sums of what is counted. names are the shards',
+// for messages.
 func Sum(all []Status, names []string, now time.Time) Status {
 	worst := 0
 	grave := func(i int) int {
@@ -70,6 +71,9 @@ func (s *Status) add(one *Status) {
 	s.LSN.Confirmed = lesser(s.LSN.Confirmed, one.LSN.Confirmed)
 	s.LagBytes = more(s.LagBytes, one.LagBytes)
 	s.RetainedWALBytes = max(s.RetainedWALBytes, one.RetainedWALBytes)
+	if one.SlotState != nil && (s.SlotState == nil || one.SlotState.lostBefore(s.SlotState)) {
+		s.SlotState = one.SlotState
+	}
 	s.LagSeconds = more(s.LagSeconds, one.LagSeconds)
 	s.OldestUnacked = more(s.OldestUnacked, one.OldestUnacked)
 	if s.LastLook == nil || one.LastLook != nil && one.LastLook.At.Before(s.LastLook.At) {
@@ -116,6 +120,16 @@ func (s *Status) add(one *Status) {
 	if one.LastTick.Before(s.LastTick) {
 		s.LastTick = one.LastTick
 	}
+}
+
+// lostBefore reports whether the slot loses WAL that it holds back before the other one does: it has
+// lost it, or less more fits.
+func (s *Slot) lostBefore(other *Slot) bool {
+	const lost = "lost"
+	if s.WALStatus == lost || other.WALStatus == lost {
+		return other.WALStatus != lost
+	}
+	return s.SafeWALBytes != nil && (other.SafeWALBytes == nil || *s.SafeWALBytes < *other.SafeWALBytes)
 }
 
 // lesser is the lesser of two positions, of which zero is unknown.

@@ -48,6 +48,27 @@ func TestSum_IsTheWorstOfAll(t *testing.T) {
 	if st := Sum([]Status{good, starting}, names, time.Now()); st.LSN.Confirmed != 60 || st.SourceReached || st.LagSeconds != nil || st.LagBytes != nil {
 		t.Errorf("a shard that knows no position yet: %+v", st)
 	}
+	for _, tt := range []struct {
+		slots []*Slot
+		first int // -1: none is known
+	}{
+		{[]*Slot{nil, nil}, -1},
+		{[]*Slot{nil, {WALStatus: "reserved"}}, 1},
+		{[]*Slot{{WALStatus: "reserved"}, {WALStatus: "extended", SafeWALBytes: new(int64(7))}}, 1},
+		{[]*Slot{{SafeWALBytes: new(int64(6))}, {SafeWALBytes: new(int64(7))}}, 0},
+		{[]*Slot{{SafeWALBytes: new(int64(-1))}, {WALStatus: "lost"}}, 1},
+		{[]*Slot{{WALStatus: "lost"}, {WALStatus: "unreserved", SafeWALBytes: new(int64(-1))}}, 0},
+	} {
+		one, other := good, behind
+		one.SlotState, other.SlotState = tt.slots[0], tt.slots[1]
+		var want *Slot
+		if tt.first >= 0 {
+			want = tt.slots[tt.first]
+		}
+		if st := Sum([]Status{one, other}, names, time.Now()); st.SlotState != want {
+			t.Errorf("of %+v and %+v the first to be lost is %+v", tt.slots[0], tt.slots[1], st.SlotState)
+		}
+	}
 	if st := Sum([]Status{behind, standby}, names, time.Now()); st.LagSeconds == nil || *st.LagSeconds != 2 {
 		t.Errorf("a shard that another process streams hides this one's lag: %+v", st)
 	}
