@@ -166,10 +166,11 @@ func (s *Setup) printPlan(steps []provision.Step) {
 }
 
 func (s *Setup) printReport(report *provision.SetupReport, dryRun bool) {
-	hint := "to send them, drop the slot and run `cdc-relay backfill`"
+	hint := "drop the slot and run `cdc-relay backfill`"
 	if dryRun {
-		hint = "to send them, run `cdc-relay backfill` instead of setup"
+		hint = "run `cdc-relay backfill` instead of setup"
 	}
+	hint = "to send them, " + hint + "; if an earlier slot sent some of them, `cdc-relay audit` says which are missing, and `cdc-relay replay` sends those"
 	for _, warning := range report.Warnings {
 		s.warn("%s", warning)
 	}
