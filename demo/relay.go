@@ -42,8 +42,6 @@ func relayMain() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	// Ctrl-C reaches the whole group; when to stop is the demo's decision.
-	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go func() {
@@ -134,6 +132,7 @@ func (r *relayProcess) start() error {
 	cmd := exec.Command(program)
 	cmd.Env = []string{relayVariable + "=" + r.yaml, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	cmd.Stderr = &r.messages
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal to the group, as Ctrl-C is, does not reach it: the demo decides when to stop
 	life, err := cmd.StdinPipe()
 	if err != nil {
 		return fmt.Errorf("start relay: %w", err)
