@@ -13,7 +13,7 @@ import (
 // What runs beside the sessions: the tick that keeps what is shown current, the ping of idle
 // brokers, and the probe of slot and publication.
 
-// tick keeps the shown state current and proves that the loops turn.
+// tick keeps the shown state current, and notes for /livez that the loops run.
 func (r *Relay) tick(stopped <-chan struct{}) {
 	t := time.NewTicker(250 * time.Millisecond)
 	defer t.Stop()
@@ -22,7 +22,7 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 		case now := <-t.C:
 			r.monitor.Tick(now)
 			r.endSilent()
-			if r.turns(now) {
+			if r.readerAlive(now) {
 				r.monitor.LastTick.Store(now.UnixNano())
 			}
 		case <-stopped:
@@ -47,9 +47,9 @@ func (r *Relay) endSilent() {
 	}
 }
 
-// turns reports whether the session's loop turns: the reader asks for the confirmed position at
-// least once a second.
-func (r *Relay) turns(now time.Time) bool {
+// readerAlive reports whether the session's reader still asks for the confirmed position, which it
+// does at least once a second.
+func (r *Relay) readerAlive(now time.Time) bool {
 	s := r.session.Load()
 	if s == nil {
 		return true
@@ -58,7 +58,7 @@ func (r *Relay) turns(now time.Time) bool {
 	return ago < stuckAfter
 }
 
-// stuckAfter is how long a loop that should turn every second may stand still before it counts as
+// stuckAfter is how long a loop that should run every second may stand still before it counts as
 // stuck.
 const stuckAfter = 20 * time.Second
 
@@ -140,7 +140,7 @@ const unreachableGrace = time.Second
 func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	ctx, cancel := context.WithTimeout(deliveryCtx, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
-	saw := r.monitor.BeginSnapshot()
+	show := r.monitor.BeginSnapshot()
 	snapshot, err := r.parts.Probe.Read(ctx)
 	s := r.session.Load()
 	grace := r.cfg.Stream.ShutdownGrace
@@ -155,7 +155,7 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 		}
 		return soon, err
 	}
-	saw(snapshot)
+	show(snapshot)
 	changed := snapshot.Drift // a variable of its own: the monitor has the snapshot
 	if changed == nil {
 		defer func() { r.unchanged = snapshot.WALEnd }()

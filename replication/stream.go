@@ -223,8 +223,8 @@ func (s *Stream) receive() error {
 		if err := s.conn.SetReadDeadline(due); err != nil {
 			return s.fail("read from server", err)
 		}
-		// Whoever wakes us sets its flag first, then the deadline: seeing no flag
-		// here means that its deadline comes after ours.
+		// Who wakes this goroutine sets a flag first, then the deadline. Without a
+		// flag here, that deadline comes after ours.
 		if s.interrupted() {
 			s.deadline = time.Time{}
 			return s.abortedErr()
@@ -359,11 +359,11 @@ func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 // or repeats the last one to find out whether the server is still there. If it is not, another relay
 // may soon have the slot.
 func (s *Stream) tickUnread(now, since time.Time) error {
-	told := s.status.sent
+	before := s.status.sent
 	if err := s.tick(now); err != nil {
 		return err
 	}
-	if s.status.sent.Equal(told) {
+	if s.status.sent.Equal(before) {
 		if err := s.statusError(s.status.resend(now)); err != nil {
 			return err
 		}
