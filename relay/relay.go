@@ -2,13 +2,10 @@ package relay
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
@@ -93,28 +90,6 @@ type Relay struct {
 	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions
 }
-
-// drift is a change of the publication or a table while the relay ran. Rows that were written
-// meanwhile may be missing from the stream without a trace, also after the change is undone. So
-// the process confirms nothing more. Only a restart, by somebody who has dealt with the gap, ends it.
-type drift struct {
-	error
-	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
-}
-
-func (d *drift) Error() string {
-	when := "meanwhile"
-	if d.since != 0 {
-		when = fmt.Sprintf("after %s", d.since)
-	}
-	switch postgres.Reason(d.error) {
-	case fault.ReasonSlotLost, fault.ReasonSlotMissing, fault.ReasonPublicationMissing: // their errors say what to do
-		return d.error.Error()
-	}
-	return d.error.Error() + "; rows written " + when + " may be missing from the stream: look for them, then restart the relay"
-}
-
-func (d *drift) Unwrap() error { return d.error }
 
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
