@@ -114,7 +114,7 @@ func (h *Hasher) nullable(b []byte) uint64 {
 }
 
 func leftOut(header string) bool {
-	return strings.HasPrefix(header, "cdc-relay-") || header == "traceparent" || header == "tracestate"
+	return strings.HasPrefix(header, record.OwnPrefix) || header == "traceparent" || header == "tracestate"
 }
 
 // withoutTime cuts the attribute time out of a structured CloudEvent as the relay writes it: a
