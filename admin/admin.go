@@ -218,9 +218,6 @@ func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
 	return nil
 }
 
-// Close gives the address back without serving. Not for use beside Serve.
-func (s *Server) Close() error { return s.listener.Close() }
-
 // Serve is Listen and (*Server).Serve in one.
 func Serve(ctx context.Context, cfg Config, handler http.Handler, log zerolog.Logger) error {
 	server, err := Listen(cfg, log)

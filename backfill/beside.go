@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
-	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -76,15 +75,8 @@ func (b *Beside) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	back := &Backfill{Settings: settings, Options: Options{MaxRate: options.MaxRate}, Out: b.Out, Log: b.Log, Every: b.Every, OnStep: b.OnStep}
-	back.defaults()
-	w := &work{Backfill: back, settings: settings, log: b.Log}
-	w.replay = &replay{Replay: &Replay{Settings: settings, Options: options, Out: b.Out, Log: b.Log}, index: index, beside: b}
-	if w.holder, err = snapshot.OpenToRead(ctx, settings.Replication, "backfill"); err != nil {
-		return said(err)
-	}
-	defer w.holder.Close()
-	return said(w.besideAll(ctx))
+	of := &Replay{Settings: settings, Options: options, Out: b.Out, Log: b.Log, Every: b.Every, OnStep: b.OnStep}
+	return (&replay{Replay: of, index: index, beside: b}).read(ctx, settings, "backfill", (*work).besideAll)
 }
 
 func (w *work) besideAll(ctx context.Context) error {

@@ -32,7 +32,7 @@ func (w *work) atRow(err error) error {
 // relay's own words.
 func (w *work) placed(err error) (number uint64, at string, cause error, ok bool) {
 	cause = err
-	if e, ok := errors.AsType[*rejected.RowBlockedError](err); ok {
+	if e, ok := errors.AsType[*rejected.DeliveryError](err); ok {
 		number, cause = uint64(e.Commit), e.Err
 	}
 	if e, ok := errors.AsType[*record.RowError](err); ok {

@@ -81,15 +81,19 @@ func (r *Replay) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return (&replay{Replay: r, index: index, run: r.Options.Resume}).read(ctx, settings, "replay", (*work).replayAll)
+}
+
+// read runs do over a connection that reads the rows; command is for messages.
+func (r *replay) read(ctx context.Context, settings relay.Config, command string, do func(*work, context.Context) error) (err error) {
 	b := &Backfill{Settings: settings, Options: Options{MaxRate: r.Options.MaxRate}, Out: r.Out, Log: r.Log, Every: r.Every, OnStep: r.OnStep}
 	b.defaults()
-	w := &work{Backfill: b, settings: settings, log: r.Log}
-	w.replay = &replay{Replay: r, index: index, run: r.Options.Resume}
-	if w.holder, err = snapshot.OpenToRead(ctx, settings.Replication, "replay"); err != nil {
+	w := &work{Backfill: b, settings: settings, log: r.Log, replay: r}
+	if w.holder, err = snapshot.OpenToRead(ctx, settings.Replication, command); err != nil {
 		return said(err)
 	}
 	defer w.holder.Close()
-	return said(w.replayAll(ctx))
+	return said(do(w, ctx))
 }
 
 func (w *work) replayAll(ctx context.Context) error {

@@ -33,12 +33,12 @@
 //     once (Track). A row is done when every record that the router made of it (none, one or
 //     several) is done. A record is done when the brokers have acknowledged it, with exactly-once
 //     when its Kafka transaction is committed. The same holds for the dead letter in its place. A
-//     skipped record is done at once (relay.on_reject: skip). The router makes no record of a row that a mapping leaves out. None is made either of a row that was
-//     skipped, that another relay delivered (Config.AlreadySent of package relay), or that an
-//     earlier session or a committed checkpoint covers. That rows keep their number in every session
-//     is argued in docs/adr/002. InFlight.countDown of package delivery
-//     counts the sends of a batch, and one more until all of its rows are routed and
-//     none is held; the last calls Ticket.Done.
+//     skipped record is done at once (relay.on_reject: skip). These rows become no record: one that
+//     a mapping leaves out, one that was skipped, one that another relay delivered
+//     (Config.AlreadySent of package relay), and one that an earlier session or a committed
+//     checkpoint covers; docs/adr/002 argues that a row has the same number in every session.
+//     InFlight.countDown of package delivery counts the sends of a batch, and the routing, which
+//     is over when all rows are routed and none is held. The last one calls Ticket.Done.
 //     Ticket.Partial reports the end of a transaction of the entry when every row up to it is done:
 //     every record of these rows was handed to the sink and acknowledged (InFlight.confirmBefore,
 //     after settle or in blockedAt), or all but the held rows at the end are

@@ -20,7 +20,7 @@ type Entry struct {
 	Last    Commit    // of its last row; zero without rows
 }
 
-// Commit is that of a row's transaction.
+// Commit is the commit of a row's transaction.
 type Commit struct {
 	At   wal.LSN // start of the commit record: a confirmed position beyond it covers the row
 	Time time.Time
@@ -51,7 +51,8 @@ type Tracker struct {
 	unreported []Commit // of rows that are done and not yet reported to the server, in order
 }
 
-// maxUnreported bounds unreported. More than that share the age of the oldest of them.
+// maxUnreported bounds unreported. A further commit is merged into the last entry, which keeps its
+// time.
 const maxUnreported = 256
 
 type tracked struct {
@@ -136,7 +137,7 @@ func (k Ticket) Partial(through wal.LSN, next Commit) {
 	}
 }
 
-// confirmPart takes what is done of the oldest pending entry.
+// confirmPart confirms what is done of the oldest pending entry.
 func (t *Tracker) confirmPart(head *tracked) {
 	if t.confirm(head.partial) {
 		t.open = 0
@@ -243,7 +244,7 @@ type Stats struct {
 	Unreported Commit    // of the oldest row that is not yet reported to the server; zero when there is none
 }
 
-// Stats takes the lock; call it at human pace.
+// Stats takes the lock; do not call it for each batch.
 func (t *Tracker) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()

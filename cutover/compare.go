@@ -195,7 +195,7 @@ func compared(ours *record.Record, theirs *topics.Message) difference {
 	}
 	for _, h := range ours.Headers {
 		switch {
-		case strings.HasPrefix(h.Key, "cdc-relay-"): // the position is not known here
+		case strings.HasPrefix(h.Key, record.OwnPrefix): // the position is not known here
 		case !has(theirs.Headers, h, false):
 			d.headers = append(d.headers, h.Key+" is sent only by the relay")
 		case !has(theirs.Headers, h, true):

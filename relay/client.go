@@ -7,9 +7,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// readySink builds the sink and, until the brokers answered once, asks whether
-// they do. Later the client reconnects by itself while the stream continues. It asks again where the
-// dead-letter topic did not keep every letter.
+// readySink builds the sink, and asks whether the brokers answer until they did once, and again
+// after the dead-letter topic did not keep every letter. Otherwise the client reconnects by itself.
 func (r *Relay) readySink(ctx context.Context) error {
 	if r.sink == nil {
 		s, err := r.parts.Sink()

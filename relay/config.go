@@ -49,16 +49,16 @@ type Config struct {
 
 	Guarantee Guarantee // defaults to AtLeastOnce
 
-	// With ExactlyOnce: how long a record waits for its Kafka transaction at most.
-	// Defaults to 100ms.
+	// CommitInterval, with ExactlyOnce: how long a record waits at most for the commit of its Kafka
+	// transaction. Defaults to 100ms.
 	CommitInterval time.Duration
 
 	// CheckpointTopic is the compacted topic that keeps positions, with ExactlyOnce or
 	// DetectMovedSlot. Defaults to "__cdc_relay_checkpoints".
 	CheckpointTopic string
 
-	// With AtLeastOnce: write how far the slot may be confirmed before it is, so that a
-	// start sees that it was moved.
+	// DetectMovedSlot, with AtLeastOnce: write to CheckpointTopic how far the slot may be confirmed,
+	// before it is confirmed. A start then sees whether somebody moved the slot.
 	DetectMovedSlot bool
 
 	OnBlocked OnBlocked // defaults to WaitWhenBlocked
@@ -95,8 +95,8 @@ type Config struct {
 	// confirmed without being sent. It is asked in the order of the stream by one
 	// goroutine, and again for rows that a later session shows again.
 	//
-	// AlreadySentIn is the history that it speaks of. It is not asked about rows after a fork
-	// that this history does not have: they may have the positions of others.
+	// AlreadySentIn is the history that AlreadySent knows. It is not asked about rows after a fork
+	// that this history lacks: their positions may be those of other rows.
 	AlreadySent   func(*wal.Row) bool
 	AlreadySentIn wal.Origin
 
@@ -151,7 +151,7 @@ func (c *Config) resumeConfig() *resume.Config {
 }
 
 // OfShard is the configuration of the i-th of `running` shards that share a process:
-// what bounds the process is divided among them.
+// the limits of the process are divided among them.
 func (c Config) OfShard(i, running int) Config {
 	c = c.WithDefaults()
 	c.Replication = c.Replication.OfShard(i)
@@ -159,7 +159,7 @@ func (c Config) OfShard(i, running int) Config {
 	return c
 }
 
-// deliveryConfig is what delivery has to know of it.
+// deliveryConfig is the part of the configuration that delivery uses.
 func (c *Config) deliveryConfig() delivery.Config {
 	return delivery.Config{
 		Guarantee: c.Guarantee, OnReject: c.OnReject, DeadLetterTopic: c.DeadLetterTopic,

@@ -9,9 +9,9 @@
 // A session is one connection's life, with two goroutines, the reader and the deliverer. With
 // exactly-once a third is the sink's (sink/kafkatx/session.go), and with relay.detect_moved_slot one
 // raises a promised position. A callback of the client counts acknowledgements, runs the events and
-// finishes tickets; it must not block. A session's intake ends first, by the operator's signal or by a failure
-// (ctx); its delivery ends later, when every sent record is acknowledged or the drain is over
-// (deliveryCtx). Two sessions never overlap.
+// finishes tickets; it must not block. A session's intake ends first, by the operator's signal or
+// by a failure (ctx); its delivery ends later, when every sent record is acknowledged or the drain
+// is over (deliveryCtx). Two sessions never overlap.
 //
 // A record that the brokers reject does not end a session with at-least-once. The sink halts, the
 // rows that are not acknowledged stay in memory, and the deliverer sends exactly these again, in

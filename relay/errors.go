@@ -10,8 +10,8 @@ type (
 	// RefusedError means that PostgreSQL or Kafka refuses for good and streaming never began: exit code 3.
 	RefusedError = ending.RefusedError
 
-	// BlockedError means that the relay waits for a decision that only a person can take, and
-	// relay.on_blocked is exit: exit code 4.
+	// BlockedError means that the relay waits for a decision that only a person can take, with
+	// relay.on_blocked: exit. Exit code 4.
 	BlockedError = ending.BlockedError
 )
 

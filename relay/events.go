@@ -26,7 +26,7 @@ type Events struct {
 	// TransactionEnded runs for each Kafka transaction, with ExactlyOnce.
 	TransactionEnded func(sink.Ending)
 
-	// SchemaAsked: a schema registry was asked. ok, or the reason of the failure.
+	// SchemaAsked runs for each request to a schema registry; outcome is ok, or why it failed.
 	SchemaAsked func(outcome string)
 
 	delivery.Events

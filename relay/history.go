@@ -1,14 +1,9 @@
 package relay
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
-	"github.com/cdc-relay/cdc-relay/postgres/watch"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // checkHistory refuses a server that does not continue the history of the one that the last
@@ -42,31 +37,4 @@ func (r *Relay) slotGone(err error) error {
 		return err
 	}
 	return catalog.SlotGone(r.cfg.Replication.Slot, r.known.Reported)
-}
-
-// slotTaken reports that another relay streams from the slot. Nobody else can move a slot while this
-// relay streams from it, so an active slot that is ahead is another's. A relay that was suspended
-// learns it here too.
-func (s *session) slotTaken(snapshot *watch.Snapshot) error {
-	if reported := wal.LSN(s.reported.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= reported {
-		return nil
-	}
-	return &fault.Error{
-		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.relay.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
-		Err: errors.New("another consumer streams from it and has confirmed more than this relay"),
-	}
-}
-
-// slotMoved reports that the slot, which nobody has, is ahead of every position that this relay
-// reported: somebody moved it, and the rows in between may never come.
-func (s *session) slotMoved(snapshot *watch.Snapshot) error {
-	reported := wal.LSN(s.reported.Load())
-	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= reported {
-		return nil
-	}
-	return &fault.Error{
-		Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.relay.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
-		Err:  fmt.Errorf("it was moved to this position while the relay had confirmed %s", reported),
-		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
-	}
 }

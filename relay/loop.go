@@ -61,8 +61,8 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		}
 		atOnce = 0
 		same := repeats.Count(err)
-		rules := r.endRules()
-		next := rules.After(err)
+		known := r.forEnding()
+		next := known.After(err)
 		if next.Fatal != nil {
 			if next.Reason == fault.ReasonFenced && !r.pauseFenced(ctx, deliveryCtx, err) {
 				return nil
@@ -71,7 +71,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		}
 		delay := wait.Delay()
 		if postgres.KindOf(err) == fault.KindBusy {
-			if !rules.OwnHolder(err) {
+			if !known.OwnHolder(err) {
 				r.waitForPredecessor = true
 				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
 			}
@@ -110,8 +110,8 @@ func (r *Relay) noteDrift(ctx context.Context, err error) {
 	}
 }
 
-func (r *Relay) endRules() ending.Rules {
-	return ending.Rules{Streamed: r.streamed.Load(), ExitWhenBlocked: r.cfg.OnBlocked == ExitWhenBlocked, OwnProcess: r.serverPID}
+func (r *Relay) forEnding() ending.Relay {
+	return ending.Relay{Streamed: r.streamed.Load(), ExitWhenBlocked: r.cfg.OnBlocked == ExitWhenBlocked, OwnProcess: r.serverPID}
 }
 
 // maxAtOnce bounds sessions in a row that begin without a pause and get no further. One that had to
@@ -166,7 +166,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
-	if err := r.delivery.Letters.CatchUp(ctx, rejected.Wait, r.cfg.Guarantee != ExactlyOnce); err != nil {
+	if err := r.delivery.Letters.CatchUp(ctx, rejected.Wait, false); err != nil {
 		return err
 	}
 	src, err := r.parts.Source(ctx)
@@ -190,10 +190,10 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 	s.until = until
 	r.monitor.Begins(s.Lineage(), src.Start())
 	err = s.open(ctx)
-	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
+	if err == nil { // a holder that was fenced writes no letter after that
 		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
 	}
-	if err == nil && r.parts.Ledger != nil && r.cfg.Guarantee != ExactlyOnce {
+	if err == nil && r.parts.Ledger != nil && s.delivery.Rules().Repeats { // else the checkpoint limits it
 		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {

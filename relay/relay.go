@@ -2,13 +2,10 @@ package relay
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
@@ -68,7 +65,7 @@ type Relay struct {
 	furthest           retry.Furthest
 	progressed         bool       // the last session got further than every session before it
 	ended              sessionEnd // the last session
-	holder             string     // this process, among all who ever had the slot
+	holder             string     // names this process among all that had the slot
 	known              resume.Known
 	serverPID          int  // process of the server that the last session streamed from
 	waitForPredecessor bool // records of another producer may be on their way: of another relay, or of a client that was dropped
@@ -76,7 +73,7 @@ type Relay struct {
 	delivery           *delivery.Shared // what sessions leave to each other
 	schemas            *schemas.Keeper  // safe from any goroutine
 
-	drainBlocker atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
+	drainBlocker atomic.Pointer[string] // what held up the drain when DrainTimeout expired; nil: it did not expire
 	aborted      chan struct{}          // closed by Abort
 	abort        sync.Once
 	serverBack   chan struct{} // one token: the probe reached a server that it had not reached before
@@ -93,28 +90,6 @@ type Relay struct {
 	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions
 }
-
-// drift is a change of the publication or a table while the relay ran. Rows that were written
-// meanwhile may be missing from the stream without a trace, also after the change is undone. So
-// the process confirms nothing more. Whoever restarts it has dealt with the gap.
-type drift struct {
-	error
-	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
-}
-
-func (d *drift) Error() string {
-	when := "meanwhile"
-	if d.since != 0 {
-		when = fmt.Sprintf("after %s", d.since)
-	}
-	switch postgres.Reason(d.error) {
-	case fault.ReasonSlotLost, fault.ReasonSlotMissing, fault.ReasonPublicationMissing: // which say what to do
-		return d.error.Error()
-	}
-	return d.error.Error() + "; rows written " + when + " may be missing from the stream: look for them, then restart the relay"
-}
-
-func (d *drift) Unwrap() error { return d.error }
 
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
@@ -136,8 +111,8 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	return r
 }
 
-// Run streams until ctx ends, or up to Config.Stream.Until, then drains, and returns nil when nothing was left
-// in flight. A *ConfigError, *RefusedError or *BlockedError means that a restart
+// Run streams until ctx ends, or up to Config.Stream.Until, then drains, and returns nil when
+// nothing was left in flight. A *ConfigError, *RefusedError or *BlockedError means that a restart
 // does not help; after every other error it may.
 func (r *Relay) Run(ctx context.Context) error {
 	deliveryCtx, endDrain := context.WithCancel(context.Background())

@@ -35,7 +35,7 @@ type session struct {
 	status.Gauges // Full, Took and ConfirmMoved feed the status
 
 	until wal.LSN // in a drain that goes on: where its reading ends; zero: the stop ends it
-	cause error   // what ended it; of a stop, run may return ErrDrainCut instead
+	cause error   // what ended the session; after a stop run may return ErrDrainCut instead
 
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: later calls of confirmed return no more than this, or what was reported

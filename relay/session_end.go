@@ -86,9 +86,9 @@ func (s *session) awaitRowsBefore() {
 // sourceLost tells the deliverer that the source failed.
 func (s *session) sourceLost(connection bool) {
 	close(s.intake.lost)
-	if connection { // after lost, or the deliverer would take it for a failure and resume
+	if connection { // lost is closed first: the deliverer would take a halt for a failure and resume
 		s.sink.Halt()
-		s.bounds.endSearching() // it would fence the relay that has the slot by now
+		s.bounds.endSearching() // a search would fence the relay that has the slot by now
 	}
 	s.bounds.endSending()
 }
@@ -140,7 +140,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 }
 
 // finish waits for what is in flight, as long as the cause allows. It returns the cause, or what
-// was found while the rows before an unreadable one were delivered.
+// kept rows before an unreadable one from being delivered.
 func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping bool) error {
 	switch {
 	case errors.Is(cause, ErrDrainCut), ending.ServerSilent(cause):
@@ -192,8 +192,9 @@ func (s *session) await(deliveryCtx context.Context, limit time.Duration) {
 // without a message, it knows before the server releases the slot (on Linux; elsewhere when it next
 // reads). From then on it writes nothing new. Its earlier requests are answered within lossGrace, or
 // it resets its connections to the brokers, which discards what the kernel has not delivered. A
-// standby sends nothing for standbyGrace after it got the slot: longer than both together. These can take longer: a suspended process or machine, a broker that handles a request late,
-// and buffers in between. A single relay keeps its producer id from session to session and needs no
+// standby sends nothing for standbyGrace after it got the slot: longer than both together. Longer
+// than that may take a suspended process or machine, a broker that handles a request late, and
+// buffers in between. A single relay keeps its producer id from session to session and needs no
 // timing (abandon).
 //
 // A server that ends COPY at a row that cannot be read releases the slot too, and every session

@@ -2,18 +2,21 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // What runs beside the sessions: the tick that keeps what is shown current, the ping of idle
 // brokers, and the probe of slot and publication.
 
-// tick keeps the shown state current and proves that the loops turn.
+// tick keeps the shown state current, and notes for /livez that the loops run.
 func (r *Relay) tick(stopped <-chan struct{}) {
 	t := time.NewTicker(250 * time.Millisecond)
 	defer t.Stop()
@@ -22,7 +25,7 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 		case now := <-t.C:
 			r.monitor.Tick(now)
 			r.endSilent()
-			if r.turns(now) {
+			if r.readerAlive(now) {
 				r.monitor.LastTick.Store(now.UnixNano())
 			}
 		case <-stopped:
@@ -47,9 +50,9 @@ func (r *Relay) endSilent() {
 	}
 }
 
-// turns reports whether the session's loop turns: the reader asks for the confirmed position at
-// least once a second.
-func (r *Relay) turns(now time.Time) bool {
+// readerAlive reports whether the session's reader still asks for the confirmed position, which it
+// does at least once a second.
+func (r *Relay) readerAlive(now time.Time) bool {
 	s := r.session.Load()
 	if s == nil {
 		return true
@@ -58,7 +61,7 @@ func (r *Relay) turns(now time.Time) bool {
 	return ago < stuckAfter
 }
 
-// stuckAfter is how long a loop that should turn every second may stand still before it counts as
+// stuckAfter is how long a loop that should run every second may stand still before it counts as
 // stuck.
 const stuckAfter = 20 * time.Second
 
@@ -140,7 +143,7 @@ const unreachableGrace = time.Second
 func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	ctx, cancel := context.WithTimeout(deliveryCtx, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
-	saw := r.monitor.BeginSnapshot()
+	show := r.monitor.BeginSnapshot()
 	snapshot, err := r.parts.Probe.Read(ctx)
 	s := r.session.Load()
 	grace := r.cfg.Stream.ShutdownGrace
@@ -155,7 +158,7 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 		}
 		return soon, err
 	}
-	saw(snapshot)
+	show(snapshot)
 	changed := snapshot.Drift // a variable of its own: the monitor has the snapshot
 	if changed == nil {
 		defer func() { r.unchanged = snapshot.WALEnd }()
@@ -178,6 +181,55 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 		s.stopping = time.Time{}
 	}
 	return soon, nil
+}
+
+// drift is a change of the publication or a table while the relay ran. Rows that were written
+// meanwhile may be missing from the stream without a trace, also after the change is undone. So
+// the process confirms nothing more. Only a restart, by somebody who has dealt with the gap, ends it.
+type drift struct {
+	error
+	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
+}
+
+func (d *drift) Error() string {
+	when := "meanwhile"
+	if d.since != 0 {
+		when = fmt.Sprintf("after %s", d.since)
+	}
+	switch postgres.Reason(d.error) {
+	case fault.ReasonSlotLost, fault.ReasonSlotMissing, fault.ReasonPublicationMissing: // their errors say what to do
+		return d.error.Error()
+	}
+	return d.error.Error() + "; rows written " + when + " may be missing from the stream: look for them, then restart the relay"
+}
+
+func (d *drift) Unwrap() error { return d.error }
+
+// slotTaken reports that another relay streams from the slot. Nobody else can move a slot while this
+// relay streams from it, so an active slot that is ahead is another's. A relay that was suspended
+// learns it here too.
+func (s *session) slotTaken(snapshot *watch.Snapshot) error {
+	if reported := wal.LSN(s.reported.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= reported {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.relay.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+		Err: errors.New("another consumer streams from it and has confirmed more than this relay"),
+	}
+}
+
+// slotMoved reports that the slot, which nobody has, is ahead of every position that this relay
+// reported: somebody moved it, and the rows in between may never come.
+func (s *session) slotMoved(snapshot *watch.Snapshot) error {
+	reported := wal.LSN(s.reported.Load())
+	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= reported {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.relay.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+		Err:  fmt.Errorf("it was moved to this position while the relay had confirmed %s", reported),
+		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
+	}
 }
 
 // serverStops ends the session of a server that has been shutting down for longer than grace.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
+	"github.com/cdc-relay/cdc-relay/replication/socket"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -42,7 +43,7 @@ func BenchmarkBacklog(b *testing.B) {
 		cfg, opt := backlog(b, harness.Postgres(b), rows, each), Options{}
 		b.Run(fmt.Sprintf("rows_each=%d/pause=false", each), func(b *testing.B) { drains(b, cfg, opt, rows, false) })
 		b.Run(fmt.Sprintf("rows_each=%d/pause=true", each), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
-		opt.pacing.noLowWater = true
+		opt.pacing.NoLowWater = true
 		b.Run(fmt.Sprintf("rows_each=%d/pause=noisy", each), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 	}
 }
@@ -53,7 +54,7 @@ func BenchmarkBacklog_Pacing(b *testing.B) {
 	cfg, opt := backlog(b, harness.Postgres(b), rows, 10), Options{}
 	for _, buffer := range []int{64 << 10, 128 << 10, 256 << 10} {
 		for _, pause := range []time.Duration{3 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond} {
-			opt.pacing = pacing{buffer: buffer, pause: pause}
+			opt.pacing = socket.Pacing{Buffer: buffer, Pause: pause}
 			b.Run(fmt.Sprintf("buffer=%dKiB/pause=%s", buffer>>10, pause), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 		}
 	}
@@ -67,7 +68,7 @@ func BenchmarkBacklog_Wide(b *testing.B) {
 			cfg, opt := backlogOf(b, harness.Postgres(b), rows, 10, size), Options{}
 			b.Run("pause=false", func(b *testing.B) { drains(b, cfg, opt, rows, false) })
 			b.Run("pause=true", func(b *testing.B) { drains(b, cfg, opt, rows, true) })
-			opt.pacing.pause = 20 * time.Millisecond
+			opt.pacing.Pause = 20 * time.Millisecond
 			b.Run("pause=20ms", func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 		})
 	}
@@ -210,11 +211,11 @@ func fill(b testing.TB, db *harness.Database, columns, values string, rows, each
 
 func drain(b testing.TB, cfg postgres.Config, opt Options, rows int, pause bool) drained {
 	b.Helper()
+	opt.pacing.Off = !pause
 	s, err := Open(b.Context(), cfg, opt, zerolog.Nop())
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.pace.off = !pause
 	out, ended := make(chan *wal.Batch, 1), make(chan error, 1)
 	began, used := time.Now(), cpuTime(b)
 	go func() { ended <- s.Run(b.Context(), out, func() wal.LSN { return s.Start() }) }()

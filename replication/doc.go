@@ -10,6 +10,7 @@
 // The walk of a message: Stream reads frames from the socket (frames.go), hands
 // each WAL message to pgoutput's Decoder, which copies the row's bytes once into a
 // slab (wal), and offers the collected Batch to the consumer. status.go decides which
-// position is reported to the server and when; pace.go how the socket is read in a backlog.
-// Before a stream starts, postgres/catalog reads everything that it depends on.
+// position is reported to the server and when; unread.go keeps a connection alive whose rows
+// nobody takes. Package socket decides how the socket is read in a backlog. Before a stream
+// starts, postgres/catalog reads everything that it depends on.
 package replication

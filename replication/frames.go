@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/cdc-relay/cdc-relay/replication/socket"
 )
 
 const (
@@ -26,7 +28,7 @@ type frames struct {
 	whole bool // the message at r is read whatever its size
 	left  int  // bytes left of a message that is skipped
 
-	more func() bool // reports whether src can give another piece, of at most maxTLSRecord bytes, at once; nil: not known
+	more func() bool // reports whether src can give another piece, of at most socket.MaxTLSRecord bytes, at once; nil: not known
 }
 
 var errOversized = errors.New("message is over the limit")
@@ -114,7 +116,7 @@ func (f *frames) readMore() (int, error) {
 	f.makeRoom()
 	n, err := f.src.Read(f.buf[f.w:])
 	f.w += n
-	for read := n; read > 0 && f.more != nil && len(f.buf)-f.w >= maxTLSRecord && f.more(); {
+	for read := n; read > 0 && f.more != nil && len(f.buf)-f.w >= socket.MaxTLSRecord && f.more(); {
 		read, _ = f.src.Read(f.buf[f.w:]) // the next call returns its error
 		f.w, n = f.w+read, n+read
 	}

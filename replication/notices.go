@@ -2,26 +2,27 @@ package replication
 
 import "time"
 
-// repeatedAfter is how long a notice of the server that was just logged is only counted.
+// repeatedAfter is the minimum time between two log lines of one notice; those in between are
+// counted.
 const repeatedAfter = time.Minute
 
-// mostNotices bounds the texts that are known.
-const mostNotices = 100
+// maxNotices bounds the texts that are remembered.
+const maxNotices = 100
 
-// notices are those that the server sent. It says some again each second, as long as their cause
-// is there.
+// notices are the server's notices by their text. The server repeats some each second while their
+// cause lasts.
 type notices map[string]*saidNotice
 
 type saidNotice struct {
 	logged time.Time
-	left   int // of the same text, since then
+	left   int // since then, not logged
 }
 
 // admit reports whether a notice is to be logged, and how many with its text were left out.
 func (n notices) admit(text string, now time.Time) (left int, ok bool) {
 	said := n[text]
 	if said == nil {
-		if len(n) >= mostNotices {
+		if len(n) >= maxNotices {
 			clear(n)
 		}
 		n[text] = &saidNotice{logged: now}

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/socket"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -27,7 +28,7 @@ const closeTimeout = 5 * time.Second
 // Open connects, checks slot, publication and tables, and starts the copy at the slot's confirmed
 // position. ctx bounds Open alone. The stream must be closed, whether or not Run was called.
 func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.Logger) (*Stream, error) {
-	conn, err := postgres.ConnectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return pacedDial(dial, opt.pacing) })
+	conn, err := postgres.ConnectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return socket.Dial(dial, opt.pacing) })
 	if err != nil {
 		return nil, err
 	}
@@ -72,14 +73,14 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 
 		patience: cmp.Or(known.SenderTimeout, defaultSenderTimeout) / patienceOfTimeout,
 	}
-	s.unacknowledged = unacknowledged(plain(conn))
+	s.unacknowledged = socket.Unacknowledged(conn)
 	s.frames.limit = opt.MaxRowBytes + frameHeader + walHeader
-	if g := pacedOf(conn); g != nil {
-		g.follow(&s.pace, opt.pacing)
+	if c := socket.Of(conn); c != nil {
+		c.Follow(&s.pace, opt.pacing)
 		if _, secure := conn.(*tls.Conn); secure {
 			// A read of TLS gives one record, and the server puts each message into one of its own:
 			// batches would be of one row.
-			s.frames.more = g.holdsTLSRecord
+			s.frames.more = c.HoldsTLSRecord
 		}
 	}
 	decode := pgoutput.Options{
@@ -176,8 +177,9 @@ func (s *Stream) reportUntilClose() {
 }
 
 // Close reports confirmed for the last time, waits until the server has it, ends the copy and
-// closes the connection. It waits until ctx ends, and never longer than closeTimeout. An error means that the server may not know the final position; the
-// connection is closed in any case. Closing again does nothing.
+// closes the connection. It waits until ctx ends, and never longer than closeTimeout. An error means
+// that the server may not know the final position; the connection is closed in any case. Closing
+// again does nothing.
 func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
 	if s.closed {
 		return nil

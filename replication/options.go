@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/socket"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -52,7 +53,7 @@ type Options struct {
 	// Run then returns nil, as when intake ends.
 	Until wal.LSN
 
-	pacing pacing // of the socket; benchmarks set it
+	pacing socket.Pacing // benchmarks set it
 }
 
 // withDefaults fills what is not set. senderTimeout is what the server says about this

@@ -134,8 +134,8 @@ func (s *status) check(confirmed wal.LSN) (wal.LSN, error) {
 	return max(confirmed, s.flush), nil
 }
 
-// send writes a status with all three positions. The server reads a missing flush position as "no
-// news", and a zero does not mean "none" everywhere.
+// send writes a status, always with all three positions: the server ignores a flush position of
+// zero.
 func (s *status) send(now time.Time, received, flush wal.LSN, ask bool) error {
 	s.write = max(s.write, received, flush)
 	s.flush = flush

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/socket"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -41,7 +42,7 @@ type Stream struct {
 	frames *frames
 	dec    *pgoutput.Decoder
 	status status
-	pace   pace
+	pace   socket.Pace
 	said   notices
 
 	process int // of the server, for this connection
@@ -210,7 +211,7 @@ func (s *Stream) consume(out chan<- *wal.Batch) (done bool, err error) {
 
 // receive waits for bytes, and sends the status when it is due meanwhile.
 func (s *Stream) receive() error {
-	s.pace.committed = s.dec.CommitMicros()
+	s.pace.Committed(s.dec.CommitMicros())
 	now := time.Now()
 	if err := s.tick(now); err != nil {
 		return err
@@ -222,8 +223,8 @@ func (s *Stream) receive() error {
 		if err := s.conn.SetReadDeadline(due); err != nil {
 			return s.fail("read from server", err)
 		}
-		// Whoever wakes us sets its flag first, then the deadline: seeing no flag
-		// here means that its deadline comes after ours.
+		// Who wakes this goroutine sets a flag first, then the deadline. Without a
+		// flag here, that deadline comes after ours.
 		if s.interrupted() {
 			s.deadline = time.Time{}
 			return s.abortedErr()
@@ -311,7 +312,7 @@ func (s *Stream) violation(err error) error {
 func (s *Stream) flush(out chan<- *wal.Batch) error {
 	for !s.dec.Empty() {
 		b := s.dec.Take()
-		b.Backlog = s.pace.backlog
+		b.Backlog = s.pace.Backlog()
 		s.status.handed = max(s.status.handed, b.Through)
 		select {
 		case <-s.abort:
@@ -358,11 +359,11 @@ func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 // or repeats the last one to find out whether the server is still there. If it is not, another relay
 // may soon have the slot.
 func (s *Stream) tickUnread(now, since time.Time) error {
-	told := s.status.sent
+	before := s.status.sent
 	if err := s.tick(now); err != nil {
 		return err
 	}
-	if s.status.sent.Equal(told) {
+	if s.status.sent.Equal(before) {
 		if err := s.statusError(s.status.resend(now)); err != nil {
 			return err
 		}
@@ -421,8 +422,7 @@ func (s *Stream) wal(body []byte) error {
 func (s *Stream) sawWAL(body []byte) {
 	// Both positions are zero on relations and types; max ignores that.
 	start := wal.LSN(binary.BigEndian.Uint64(body[1:]))
-	s.pace.sent = int64(binary.BigEndian.Uint64(body[17:]))
-	s.pace.messages++
+	s.pace.Sent(int64(binary.BigEndian.Uint64(body[17:])))
 	s.status.repeats = 0
 	if body[walHeader] == 'C' {
 		start = s.dec.Through()

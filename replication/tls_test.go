@@ -10,6 +10,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication/socket"
 )
 
 // PostgreSQL puts each message of a stream into a TLS record of its own, and a read gives one
@@ -49,11 +51,10 @@ func TestFrames_ReadsOnWhileTLSHasRecordsAtHand(t *testing.T) {
 		written <- err
 	}()
 
-	socket, err := net.Dial("tcp", listener.Addr().String())
+	below, err := socket.Dial(new(net.Dialer).DialContext, socket.Pacing{})(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	below := &pacedConn{Conn: socket, buf: make([]byte, frameBuffer)}
 	conn := tls.Client(below, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // of this test
 	defer conn.Close()
 	if err := conn.Handshake(); err != nil {
@@ -63,7 +64,7 @@ func TestFrames_ReadsOnWhileTLSHasRecordsAtHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := newFrames(conn)
-	f.more = below.holdsTLSRecord
+	f.more = socket.Of(conn).HoldsTLSRecord
 	count := func() (n int) {
 		for {
 			if _, _, ok, err := f.next(); err != nil {

@@ -11,9 +11,9 @@ import (
 
 // A connection that is not read may not live for long. When the receive buffer is full, Linux may
 // drop what the server sends next. The server's acknowledgements of our status messages come behind
-// the dropped bytes, so Linux drops them too, and repeats our messages until TCP_USER_TIMEOUT ends the
-// connection (seen on 6.18: after 12 s with a buffer of 64 KiB and 400 commits a second). The slot would
-// change hands, and each new session would send rows again. So offer reads on while it waits for long:
+// the dropped bytes, so Linux drops them too, and repeats our messages until TCP_USER_TIMEOUT ends
+// the connection (seen on 6.18: after 12 s with a buffer of 64 KiB and 400 commits a second). The slot
+// would change hands, and each new session would send rows again. So offer reads on in a long wait:
 // keep-alives are handled, and rows are kept as long as the buffer of frames has room. If it has none
 // and our messages are still not acknowledged, its rows and later ones are dropped until they are. Run
 // then ends with wal.ErrReadPast, once the rows that were decoded before are taken.
@@ -34,7 +34,8 @@ const (
 	defaultSenderTimeout = 15 * time.Second // where wal_sender_timeout is 0
 )
 
-// readOn reads from the connection once nobody has taken its rows for long; since is when the wait began.
+// readOn reads from the connection once nobody has taken its rows for the patience. since is when the
+// wait began.
 func (s *Stream) readOn(now, since time.Time) error {
 	if now.Sub(since) < s.patience || now.Sub(s.readOnAt) < s.patience/stepsOfPatience {
 		return nil
@@ -83,10 +84,10 @@ func (s *Stream) roomToRead() (more bool, err error) {
 	if s.frames.unread() < frameBuffer/2 && !s.readPast {
 		return true, nil
 	}
-	if s.unacknowledged() < statusSize*int(s.patience/resendInterval) { // less than what the patience brings: they get through
+	if s.unacknowledged() < statusSize*int(s.patience/resendInterval) { // fewer than are sent in the patience: acknowledgements get through
 		return false, nil
 	}
-	s.readPast = true // a position that comes later says nothing: rows before it are dropped
+	s.readPast = true // no later position is used: rows before it are dropped
 	if more, err = s.frames.drop('d'); err != nil {
 		return false, s.violation(err)
 	}

@@ -38,8 +38,8 @@ func (r *Router) Columns(rel *wal.Relation) ([]string, error) {
 	return read, r.sameWithout(&rest, e)
 }
 
-// sameWithout makes sure that the mapping is the same where the columns that it does
-// not read are gone: preset auto knows some tables by them.
+// sameWithout returns an error if the mapping would change without the columns that it
+// does not read: preset auto recognises some tables by such columns.
 func (r *Router) sameWithout(rest *wal.Relation, want *Explanation) error {
 	_, got, err := r.compile(rest, newest)
 	switch {

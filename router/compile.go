@@ -202,8 +202,7 @@ func (c *compiler) presetHeaders(s *preset.Shape) (names []string) {
 	return names
 }
 
-// configuredHeaders returns the names but that of the header id, which stands first
-// whoever gives it.
+// configuredHeaders returns the names except id, which stands first in every record.
 func (c *compiler) configuredHeaders(s *preset.Shape) (names []string) {
 	for i, h := range c.of.Headers {
 		key := "headers." + h.Name

@@ -18,8 +18,8 @@ type Config struct {
 	// Tracer starts spans for rows; nil: a trace context that a row brings is only passed on.
 	Tracer *tracing.Tracer
 
-	// Registry has the schemas. The router only hands it on (Router.Registry) and never asks it; nil: no
-	// mapping needs one.
+	// Registry has the schemas. The router hands it on (Router.Registry) and never asks it. nil: no
+	// mapping needs a schema.
 	Registry schemas.Registry
 
 	Reserved record.Reserved // topics that no row may have: Route refuses it
@@ -68,8 +68,8 @@ type Mapping struct {
 	TombstoneOnEmpty bool
 	Schema           schemas.Config // of the formats that have one, and of the check of format.Raw
 
-	// Connector makes the records in the place of the fields above, of which it may allow
-	// some; nil: the fields above do.
+	// Connector makes the records instead of the fields above; it may allow some of them. nil:
+	// there is none.
 	Connector ConnectorConfig
 
 	// CloudEventsSource is the attribute source of the cloudevents formats, a URI

@@ -131,13 +131,13 @@ func (r *Router) Heartbeats(b *record.Buffer, now time.Time) error {
 	return nil
 }
 
-// Pass takes a row that is not delivered, because it was before. A connector that counts
+// Pass takes a row that was delivered before and is not sent again. A connector that counts
 // the rows of a transaction counts it; its records are dropped.
 func (r *Router) Pass(b *record.Buffer, row *wal.Row) {
 	if !slices.ContainsFunc(r.connectors, Connector.Counts) {
 		return
 	}
 	n := len(b.Records)
-	_ = r.Route(b, row) // a row that is refused was judged when it came first
+	_ = r.Route(b, row) // a row that is refused was dealt with when it came first
 	b.Records = b.Records[:n]
 }

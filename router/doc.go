@@ -21,6 +21,6 @@
 //
 // It refuses to guess: a column that does not exist, a table that two readings
 // fit, or a key of the configuration that could have no effect with any table is
-// an error of New or Pin. A column that exists and is mapped to a role of which
-// the preset makes nothing is a warning: it may be there for another preset.
+// an error of New or Pin. A column that is mapped to a role which the preset does
+// not use is a warning.
 package router

@@ -9,9 +9,8 @@ import (
 )
 
 // shapeOf resolves the mapping's columns against rel. Configured columns win over
-// the preset's; whether they exist is for compile to say.
-//
-// at is a row that has the relation's shape.
+// the preset's; compile reports those that do not exist. at is the place of a row
+// that has the relation's shape.
 func (m *mapping) shapeOf(rel *wal.Relation, at wal.Place) (*preset.Shape, error) {
 	if m.pin != nil {
 		return m.pinned(rel, at), nil

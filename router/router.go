@@ -119,7 +119,7 @@ func (r *Router) planFor(row *wal.Row) *plan {
 	return p
 }
 
-// asSchema makes sure that a row of a relation that does not compile says so.
+// asSchema has the rows of a relation that does not compile rejected with reason schema.
 func asSchema(err error) error {
 	column := ""
 	if c, ok := errors.AsType[*record.ColumnError](err); ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/schemas"
 )
 
-// Registry is where the schemas are that a *schemas.Need names; nil: nowhere. The router asks it for
-// none.
+// Registry has the schemas that a *schemas.Need names; nil: no mapping needs a schema. The router
+// never asks it.
 func (r *Router) Registry() schemas.Registry { return r.registry }
 
 // Decode gives the schema of a value that Route made for a table, and the JSON that it stands for;

@@ -71,7 +71,7 @@ func (t *topicPlan) name(b *record.Buffer, row *wal.Row, scratch *[]byte) (strin
 	return topic, nil
 }
 
-// build makes the name without looking at what is known.
+// build makes the name, whether or not it is remembered.
 func (t *topicPlan) build(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	var dst []byte
 	var groups [][]byte
@@ -127,14 +127,14 @@ func (t *topicPlan) remedy(b *record.Buffer, row *wal.Row, illegal error) string
 	return fmt.Sprintf("`topic: %s` puts a hyphen in place of every other character, which gives %s", cleaned.template, record.ShowTopic(name))
 }
 
-// emptyRoute keeps the filters that the topic has for the column.
+// emptyRoute rejects a row without a value for its topic. The advice keeps the column's filters.
 func emptyRoute(p *template.Part, null bool) error {
 	s := p.Source
 	advised := template.Part{Name: s.Spec, Filters: append(slices.Clone(p.Filters), template.Filter{Name: "default", Text: "other"})}
 	return record.Reject(fault.ReasonRoute, s.Column, "%s, which the topic is made of, is %s; `%s` gives such rows a topic", s.Called(), s.Nothing(null), &template.Template{Parts: []template.Part{advised}})
 }
 
-// emptyMatch is emptyRoute for what topic_regex matches, before any template.
+// emptyMatch is emptyRoute for the column that topic_regex is matched against.
 func emptyMatch(s *column.Source, null bool) error {
 	return record.Reject(fault.ReasonRoute, s.Column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to a column that always has a value", s.Called(), s.Nothing(null))
 }

@@ -142,9 +142,6 @@ var errNoGroupForPreset = advice.Give(errors.New("it has no group (?<routedByVal
 // is there so that an alternation does not escape the anchors.
 func anchored(expr string) string { return `\A(?:` + expr + `)\z` }
 
-// ownPrefix begins the names of headers that only the relay sets.
-const ownPrefix = "cdc-relay-"
-
 func (m *mapping) parseHeaders() (errs []error) {
 	m.headers = make([]*template.Template, len(m.Headers))
 	for i, h := range m.Headers {
@@ -152,8 +149,8 @@ func (m *mapping) parseHeaders() (errs []error) {
 		switch {
 		case h.Name == "":
 			errs = append(errs, m.configError("headers", advice.Give(errors.New("a header has no name"), "write name: column")))
-		case strings.HasPrefix(h.Name, ownPrefix):
-			errs = append(errs, m.configError(key, advice.Give(errors.New("names that begin with "+ownPrefix+" are those of position headers and dead letters"), "choose another name")))
+		case strings.HasPrefix(h.Name, record.OwnPrefix):
+			errs = append(errs, m.configError(key, advice.Give(errors.New("names that begin with "+record.OwnPrefix+" are those of position headers and dead letters"), "choose another name")))
 		case format.IsCloudEvents(m.Value) && format.IsEventHeader(h.Name):
 			errs = append(errs, m.configError(key, advice.Give(fmt.Errorf("value format %s sets this header itself", m.Value), "leave it out")))
 		case strings.TrimSpace(h.Source) == "":

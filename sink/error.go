@@ -12,17 +12,16 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Classify returns an error of the same class and reason with found as its cause: found is the error
-// that e was found in.
-func (e *Error) Classify(found error) *Error {
-	return &Error{Class: e.Class, Reason: e.Reason, Err: found}
+// Classify returns err, which wraps e, as an error of e's class and reason.
+func (e *Error) Classify(err error) *Error {
+	return &Error{Class: e.Class, Reason: e.Reason, Err: err}
 }
 
-// Classified is an error that knows its class. Classify returns an error of that class and reason
-// with found as its cause: found is the error that this one was found in.
+// Classified is an error that knows its class. Classify returns err, which wraps this one, as an
+// error of that class and reason.
 type Classified interface {
 	error
-	Classify(found error) *Error
+	Classify(err error) *Error
 }
 
 // Limited is an error of a record over a limit of the relay's own configuration; Limit names the limit

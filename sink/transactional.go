@@ -33,7 +33,7 @@ type Transactional interface {
 	Finish(done func(error))
 
 	// FindRejected finds the records that the brokers reject, by index, in transactions that it aborts. It
-	// ends the producer session. The error is that of brokers who would not say.
+	// ends the producer session. An error means that the search could not be finished.
 	FindRejected(ctx context.Context, id string, records []record.Record) (map[int]Failure, error)
 }
 
@@ -69,5 +69,5 @@ type Ending string
 const (
 	Committed Ending = "commit"
 	Aborted   Ending = "abort"
-	Unknown   Ending = "unknown" // the brokers did not say; the checkpoint topic does
+	Unknown   Ending = "unknown" // the brokers did not answer; the checkpoint topic shows how
 )

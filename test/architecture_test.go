@@ -39,7 +39,8 @@ var arrows = map[string][]string{
 	"frame":      {"relay/status", "ways", "wording"},
 	"selection":  {"advice", "replication/wal"},
 
-	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
+	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/socket", "replication/wal"},
+	"replication/socket":   {},
 	"replication/wal":      {},
 	"replication/pgoutput": {"fault", "replication/wal"},
 

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -149,6 +150,41 @@ func TestPages_TablesAreWhole(t *testing.T) {
 				columns = cells
 			case cells != columns:
 				t.Errorf("%s:%d: a row of %d cells in a table of %d columns: %.60s", page, i+1, cells, columns, line)
+			}
+		}
+	}
+}
+
+// TestPages_ParagraphsHaveOneWidth: a paragraph of Markdown is one line, or its lines end at 100
+// columns.
+func TestPages_ParagraphsHaveOneWidth(t *testing.T) {
+	beginsItem := regexp.MustCompile(`^\s*([*+-]|\d+\.)\s`)
+	pages := append(documents(t), "ARCHITECTURE.md", "CHANGELOG.md")
+	for _, rooms := range []string{"*/README.md", "*/*/README.md"} {
+		paths, err := filepath.Glob(filepath.Join(root, rooms))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no page is named %s: %v", rooms, err)
+		}
+		for _, path := range paths {
+			pages = append(pages, strings.TrimPrefix(path, root+"/"))
+		}
+	}
+	for _, page := range pages {
+		length, fenced := 0, false // of the paragraph's line before; 0: there is none
+		for i, line := range strings.Split(read(t, page), "\n") {
+			text := strings.TrimSpace(line)
+			switch {
+			case strings.HasPrefix(text, "```"):
+				length, fenced = 0, !fenced
+			case fenced, text == "", strings.ContainsRune("|#<>!", rune(text[0])):
+				length = 0
+			case beginsItem.MatchString(line):
+				length = utf8.RuneCountInString(line)
+			default:
+				if length > 0 && max(length, utf8.RuneCountInString(line)) > 100 {
+					t.Errorf("%s:%d: a paragraph of several lines, one of them over 100 columns", page, i+1)
+				}
+				length = utf8.RuneCountInString(line)
 			}
 		}
 	}

@@ -49,9 +49,6 @@ type Hasher struct {
 // NewHasher draws the seed.
 func NewHasher() *Hasher { return &Hasher{high: maphash.MakeSeed(), low: maphash.MakeSeed()} }
 
-// Clone hashes alike, for another goroutine.
-func (h *Hasher) Clone() *Hasher { return &Hasher{high: h.high, low: h.low} }
-
 // ID hashes an event id.
 func (h *Hasher) ID(id []byte) (sum ID) {
 	binary.BigEndian.PutUint64(sum[:8], maphash.Bytes(h.high, id))
@@ -117,7 +114,7 @@ func (h *Hasher) nullable(b []byte) uint64 {
 }
 
 func leftOut(header string) bool {
-	return strings.HasPrefix(header, "cdc-relay-") || header == "traceparent" || header == "tracestate"
+	return strings.HasPrefix(header, record.OwnPrefix) || header == "traceparent" || header == "tracestate"
 }
 
 // withoutTime cuts the attribute time out of a structured CloudEvent as the relay writes it: a

@@ -27,7 +27,6 @@ import (
 type Proof struct {
 	p       Position
 	ordinal uint64 // of the row that rule 3 took; zero: none yet
-	skipped int64
 }
 
 // NewProof is a proof by one position.
@@ -46,12 +45,8 @@ func (f *Proof) Delivered(commit wal.LSN, xid uint32, lsn wal.LSN, ordinal uint6
 	default:
 		return false
 	}
-	f.skipped++
 	return true
 }
-
-// Skipped counts the rows that were proven.
-func (f *Proof) Skipped() int64 { return f.skipped }
 
 // Comparison looks in the log for what a position says is there. A position is only
 // numbers: one of another database, of this one before a restore or a failover that

@@ -27,14 +27,8 @@ func Describe(ctx context.Context, cfg postgres.Config, table int) (*wal.Relatio
 // DescribeTable is Describe over a connection that is there.
 func DescribeTable(q postgres.Querier, version int, cfg postgres.Config, index int) (*wal.Relation, []string, error) {
 	table := cfg.Tables[index]
-	t, err := ReadTable(q, table)
+	t, err := readDecodable(q, cfg, table)
 	if err != nil {
-		return nil, nil, err
-	}
-	if t == nil {
-		return nil, nil, TableMissing(q, cfg, table)
-	}
-	if err := t.Decodable(table); err != nil {
 		return nil, nil, err
 	}
 	var warnings []string

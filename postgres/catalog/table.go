@@ -73,18 +73,24 @@ func (t *TableRow) Decodable(table wal.Table) error {
 	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + table.String(), Err: errors.New(cause), Hint: hint}
 }
 
+// readDecodable is ReadTable for a table that has to be there and to reach a stream.
+func readDecodable(q postgres.Querier, cfg postgres.Config, table wal.Table) (*TableRow, error) {
+	t, err := ReadTable(q, table)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, TableMissing(q, cfg, table)
+	}
+	return t, t.Decodable(table)
+}
+
 // InspectTable checks one configured table and reads its shape as the stream
 // will announce it: attnum order, no dropped column, generated ones and the rest
 // of a column list only as published.
 func InspectTable(q postgres.Querier, version int, cfg postgres.Config, p *PublicationRow, table wal.Table) (*wal.Relation, []string, error) {
-	t, err := ReadTable(q, table)
+	t, err := readDecodable(q, cfg, table)
 	if err != nil {
-		return nil, nil, err
-	}
-	if t == nil {
-		return nil, nil, TableMissing(q, cfg, table)
-	}
-	if err := t.Decodable(table); err != nil {
 		return nil, nil, err
 	}
 	if err := p.Publishes(table, t); err != nil {

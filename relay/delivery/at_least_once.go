@@ -244,7 +244,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	d := g.delivery
 	row := u.send.records[u.index].Row
 	u.send.inFlight.confirmBeforeRow(row)
-	err := rejected.Blocked(f.Reason, f.Err, row)
+	err := rejected.NotDelivered(f.Reason, f.Err, row)
 	if row != nil && f.Class == sink.Rejected && d.shared.cfg.OnReject == StopOnReject {
 		err.Err = d.shared.hints.Past(err.Commit, f.Reason, err.Err)
 	}
@@ -346,7 +346,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	}
 	rec := &u.send.records[u.index]
 	row := rec.Row
-	cause := rejected.Blocked(f.Reason, f.Err, row)
+	cause := rejected.NotDelivered(f.Reason, f.Err, row)
 	if rec.Topic == d.shared.cfg.DeadLetterTopic {
 		if !deadletter.Strip(rec) {
 			return keepTrying

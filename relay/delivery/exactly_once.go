@@ -56,7 +56,7 @@ func newRejections() rejections {
 // recordID names a record: a row may become several.
 type recordID struct {
 	row wal.Place
-	n   int // among those that the router makes of the row, from 0
+	n   int // its number among the records of the row, from 0
 }
 
 // rejectedRecord is why a record was rejected: it becomes a dead letter, or is skipped.
@@ -286,7 +286,7 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// searchError is the error of a search for rejected records: why it was ended, or else what it found.
+// searchError is the error of a search for rejected records: why the session ends, else err.
 func (x *exactlyOnce) searchError(err error) error {
 	if x.delivery.session.Searching().Err() == nil {
 		return err

@@ -88,7 +88,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 			continue
 		}
 		row, id := rec.Row, recordIDOf(rec)
-		cause := rejected.Blocked(f.Reason, f.Err, row)
+		cause := rejected.NotDelivered(f.Reason, f.Err, row)
 		switch {
 		case shared.cfg.OnReject == StopOnReject:
 			d.shared.Rejected.Reject(f.Reason, cause.Table, id.row, cause)
@@ -167,7 +167,7 @@ func (x *exactlyOnce) rejection(rec *record.Record) (rejectedRecord, bool) {
 	if failure == nil {
 		return rejectedRecord{}, false
 	}
-	cause := rejected.Blocked(failure.Reason, failure.Err, rec.Row)
+	cause := rejected.NotDelivered(failure.Reason, failure.Err, rec.Row)
 	shared.Rejected.Aside(failure.Reason, rec.Row, cause)
 	return rejectedRecord{reason: failure.Reason, err: cause}, true
 }

@@ -65,7 +65,7 @@ func (d *Delivery) awaitSchema(ctx, deliveryCtx context.Context, f *InFlight, ne
 		f.confirmBefore(f.routed)
 		return nil
 	}
-	return d.shared.schemas.Await(ctx, deliveryCtx, d.session, need, settle, func(err error) error { return rejected.Blocked("", err, row) })
+	return d.shared.schemas.Await(ctx, deliveryCtx, d.session, need, settle, func(err error) error { return rejected.NotDelivered("", err, row) })
 }
 
 // errOvertakes stops the routing at a row whose dead letter would overtake earlier records of

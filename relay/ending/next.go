@@ -18,15 +18,15 @@ type Next struct {
 	Fatal  error
 }
 
-// Rules are what the next step depends on beside the error.
-type Rules struct {
+// Relay is what the next step depends on beside the error.
+type Relay struct {
 	Streamed        bool // a session of this process began to stream
 	ExitWhenBlocked bool // relay.on_blocked: exit
 	OwnProcess      int  // of the server, which streamed to the last session; zero: none did
 }
 
 // After sorts an error by what has to happen next. An unknown error counts as blocked.
-func (r Rules) After(err error) Next {
+func (r Relay) After(err error) Next {
 	if _, ok := errors.AsType[*ConfigError](err); ok {
 		if !r.Streamed {
 			return Next{Fatal: err}
@@ -61,7 +61,7 @@ func (r Rules) After(err error) Next {
 	}
 }
 
-func (r Rules) afterSink(failed *sink.Error, err error) Next {
+func (r Relay) afterSink(failed *sink.Error, err error) Next {
 	switch {
 	case failed.Class == sink.Retry && failed.Reason == fault.ReasonNetwork:
 		return Next{State: status.Reconnecting, Reason: fault.ReasonKafkaUnreachable}
@@ -74,7 +74,7 @@ func (r Rules) afterSink(failed *sink.Error, err error) Next {
 }
 
 // refused ends a start, and blocks a relay that was streaming.
-func (r Rules) refused(reason string, err error) Next {
+func (r Relay) refused(reason string, err error) Next {
 	if !r.Streamed {
 		return Next{Fatal: &RefusedError{reason, err}}
 	}
@@ -82,7 +82,7 @@ func (r Rules) refused(reason string, err error) Next {
 }
 
 // blocked is the ending that only a person can resolve.
-func (r Rules) blocked(reason string, err error) Next {
+func (r Relay) blocked(reason string, err error) Next {
 	if r.ExitWhenBlocked {
 		return Next{Fatal: &BlockedError{reason, err}}
 	}
@@ -91,7 +91,7 @@ func (r Rules) blocked(reason string, err error) Next {
 
 // OwnHolder reports whether the slot is held by the connection of the last session, which
 // the server has not found gone yet.
-func (r Rules) OwnHolder(err error) bool {
+func (r Relay) OwnHolder(err error) bool {
 	busy, ok := errors.AsType[*fault.Error](err)
 	return ok && busy.Kind == fault.KindBusy && busy.Holder != 0 && busy.Holder == r.OwnProcess
 }

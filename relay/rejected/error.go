@@ -10,8 +10,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// RowBlockedError is a record that the brokers reject, and its row.
-type RowBlockedError struct {
+// DeliveryError is the failure of a record, with its row.
+type DeliveryError struct {
 	Reason string
 	Table  string // schema.name
 	LSN    wal.LSN
@@ -19,9 +19,9 @@ type RowBlockedError struct {
 	Err error
 }
 
-// Blocked is the error of a record that the brokers reject. row is nil where the record has none.
-func Blocked(reason string, err error, row *wal.Row) *RowBlockedError {
-	e := &RowBlockedError{Reason: reason, Err: err}
+// NotDelivered is the error of a record that is not delivered. row is nil where the record has none.
+func NotDelivered(reason string, err error, row *wal.Row) *DeliveryError {
+	e := &DeliveryError{Reason: reason, Err: err}
 	if row != nil {
 		e.Table, e.LSN, e.Place = row.Relation.Qualified(), row.LSN, row.Place()
 	}
@@ -30,16 +30,16 @@ func Blocked(reason string, err error, row *wal.Row) *RowBlockedError {
 
 // Named is the error of a rejected row with the row's position in it.
 func Named(reason, table string, row wal.Place, err error) error {
-	if _, routed := errors.AsType[*record.RowError](err); routed { // it has that
+	if _, routed := errors.AsType[*record.RowError](err); routed { // it names the row
 		return err
 	}
-	if _, blocked := errors.AsType[*RowBlockedError](err); blocked {
+	if _, blocked := errors.AsType[*DeliveryError](err); blocked {
 		return err
 	}
-	return &RowBlockedError{Reason: reason, Table: table, Place: row, Err: err}
+	return &DeliveryError{Reason: reason, Table: table, Place: row, Err: err}
 }
 
-func (e *RowBlockedError) Error() string {
+func (e *DeliveryError) Error() string {
 	at := e.Table
 	if e.LSN != 0 {
 		at += ", row LSN " + e.LSN.String()
@@ -47,7 +47,7 @@ func (e *RowBlockedError) Error() string {
 	return fmt.Sprintf("deliver row %d of the transaction committing at %s (%s): %v", e.Ordinal, e.Commit, at, e.Err)
 }
 
-func (e *RowBlockedError) Unwrap() error { return e.Err }
+func (e *DeliveryError) Unwrap() error { return e.Err }
 
 // BlockedAtRowError ends a session with exactly-once at a row that only a person can get past.
 type BlockedAtRowError struct {

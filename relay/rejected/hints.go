@@ -12,7 +12,7 @@ import (
 type Hints struct {
 	Stops          bool   // relay.on_reject is stop
 	KeepsPositions bool   // in the checkpoint topic
-	Slot           string // whose rows they are
+	Slot           string // that the advice moves
 }
 
 // Past adds how to go on without the row; the advice that loses nothing comes first. The server skips

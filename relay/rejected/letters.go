@@ -29,6 +29,8 @@ type Journal interface {
 // Letters makes dead letters, and parks their keys: later rows of a parked key become dead
 // letters after the first one. One goroutine uses it, except Run and Keys.
 type Letters struct {
+	Fences bool // a start shuts the slot's last holder out of Kafka (delivery.Rules)
+
 	topic   string
 	creates bool   // the topic is made with the first letter
 	source  string // of the letters
@@ -99,15 +101,15 @@ const Wait = 30 * time.Second
 // answers the server meanwhile.
 //
 // A letter of an earlier relay of the slot may lie after another pipeline's open transaction,
-// and is waited for (all). With exactly-once it is not waited for before the slot is taken: the
-// transaction may be that of the slot's holder, and ends when that relay is shut out.
-func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, all bool) error {
+// and is waited for. With Fences it is not waited for before the slot is taken: the transaction
+// may be that of the slot's holder, and ends when that relay is shut out.
+func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, taken bool) error {
 	if l.parked == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := l.journal.CatchUp(ctx, all)
+	err := l.journal.CatchUp(ctx, taken || !l.Fences)
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == fault.ReasonUnknownTopic && l.creates {
 		return nil // it is made with the first dead letter
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// BeginSnapshot is called before the slot is read. The function that it returns takes what was seen, and warns
-// when the slot's WAL runs out.
+// BeginSnapshot is called before the slot is read. The function that it returns shows what was read,
+// and warns when the slot's WAL runs out.
 func (b *Monitor) BeginSnapshot() func(*watch.Snapshot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

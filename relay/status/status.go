@@ -134,7 +134,7 @@ type Status struct {
 
 	LastEvent   time.Time `json:"last_event,omitzero"`   // last acknowledgement; zero when none
 	LastConfirm time.Time `json:"last_confirm,omitzero"` // last move of the confirmed position; zero when none
-	LastTick    time.Time `json:"last_tick"`             // when the loops were last seen turning, for /livez
+	LastTick    time.Time `json:"last_tick"`             // when the loops were last seen running, for /livez
 
 	// Shards are the shards that this process runs, when there are several. What stands
 	// above is then their sum, or that of the worst.

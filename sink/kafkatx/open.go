@@ -174,7 +174,7 @@ func (t *Sink) last(ctx context.Context, key string, end int64) ([]byte, error) 
 }
 
 // FindRejected finds the records that the brokers reject, by index, in transactions that
-// are aborted. It ends the producer session. The error is that of brokers who would not say.
+// are aborted. It ends the producer session. An error means that the search could not be finished.
 func (t *Sink) FindRejected(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error) {
 	t.mu.Lock()
 	last := t.session

@@ -63,12 +63,6 @@ func OptionsOf(class string) ([]string, bool) {
 	return options, ok
 }
 
-// IsHeaderConverter reports whether Connect accepts the class as header.converter.
-func IsHeaderConverter(class string) bool {
-	_, known := converterOptions[class]
-	return known
-}
-
 // IsDataConverter reports whether Connect accepts the class as key.converter and value.converter.
 func IsDataConverter(class string) bool {
 	_, known := converterOptions[class]

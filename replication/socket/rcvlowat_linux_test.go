@@ -1,4 +1,4 @@
-package replication
+package socket
 
 import (
 	"net"
@@ -9,7 +9,7 @@ import (
 
 // In a pause the kernel is quiet until the buffer is well filled. After it a read waits
 // for no more than one byte again, and takes what came meanwhile.
-func TestPacedConn_PausesQuietly(t *testing.T) {
+func TestConn_PausesQuietly(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -42,12 +42,12 @@ func TestPacedConn_PausesQuietly(t *testing.T) {
 		return n
 	}
 	const pause = 300 * time.Millisecond
-	g, p := &pacedConn{Conn: ours, buf: make([]byte, frameBuffer)}, &pace{sent: 1 << 40, committed: 1, size: 1}
-	g.follow(p, pacing{pause: pause})
+	g, p := &Conn{Conn: ours, buf: make([]byte, bufferSize)}, &Pace{sent: 1 << 40, committed: 1, size: 1}
+	g.Follow(p, Pacing{Pause: pause})
 	read := func() <-chan int {
 		got := make(chan int, 1)
 		go func() {
-			n, err := g.Read(make([]byte, frameBuffer))
+			n, err := g.Read(make([]byte, bufferSize))
 			if err != nil {
 				n = -1
 			}
@@ -69,7 +69,7 @@ func TestPacedConn_PausesQuietly(t *testing.T) {
 	if n := <-behind; n != 9 {
 		t.Errorf("%d bytes were read behind the pause, want all 9", n)
 	}
-	p.off = true
+	p.Off = true
 	tip := read()
 	if _, err := server.Write([]byte("at the tip")); err != nil {
 		t.Fatal(err)

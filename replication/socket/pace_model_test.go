@@ -1,4 +1,4 @@
-package replication
+package socket
 
 import (
 	"context"
@@ -70,7 +70,7 @@ func follow(log []txnAt, perRow float64) outcome { return followSlow(log, perRow
 // followSlow reads it from a server whose commits take a while.
 func followSlow(log []txnAt, perRow, flush float64) outcome {
 	w := &walsender{log: log, perRow: 1 / 220_000.0, flush: flush}
-	var p pace
+	var p Pace
 	var o outcome
 	now, idle := 0.0, -1.0
 	for w.at < len(w.log) || len(w.queue) > 0 {
@@ -98,7 +98,7 @@ func followSlow(log []txnAt, perRow, flush float64) outcome {
 			now = math.Max(now, next)
 			w.run(now + 1e-9)
 		}
-		n := min(len(w.queue), frameBuffer/modelRow)
+		n := min(len(w.queue), bufferSize/modelRow)
 		for _, r := range w.queue[:n] {
 			if r.sent-r.commit < nearEndMicros/1e6 {
 				o.worst = math.Max(o.worst, now-r.sent)
@@ -222,7 +222,7 @@ func TestPace_ALateServerCatchesUp(t *testing.T) {
 
 // Over a link the kernel chooses the buffer: a small one would be the limit of the
 // rate. On the server's own host it is set.
-func TestPacedDial_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
+func TestDial_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 5432} }
 	for _, c := range []struct {
 		name        string
@@ -238,7 +238,7 @@ func TestPacedDial_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &sized{here: c.here, there: c.there}
-			dial := pacedDial(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, pacing{})
+			dial := Dial(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, Pacing{})
 			if _, err := dial(t.Context(), "tcp", "x"); err != nil {
 				t.Fatal(err)
 			}
@@ -251,27 +251,27 @@ func TestPacedDial_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
 
 // Messages that hardly fit into the buffer get a larger one, once and for good; others
 // never do.
-func TestPacedConn_WidensTheBufferForWideMessages(t *testing.T) {
+func TestConn_WidensTheBufferForWideMessages(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		message int
-		by      pacing
+		by      Pacing
 		want    int
 	}{
-		{"small", 300, pacing{}, receiveBuffer},
-		{"wide", fullRead / 2, pacing{}, receiveBuffer},
-		{"very wide", fullRead + 10, pacing{}, wideBuffer},
-		{"very wide, a buffer that was chosen", fullRead + 10, pacing{buffer: 1 << 10}, 1 << 10},
+		{"small", 300, Pacing{}, receiveBuffer},
+		{"wide", fullRead / 2, Pacing{}, receiveBuffer},
+		{"very wide", fullRead + 10, Pacing{}, wideBuffer},
+		{"very wide, a buffer that was chosen", fullRead + 10, Pacing{Buffer: 1 << 10}, 1 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &sized{here: &net.TCPAddr{IP: net.IPv6loopback}, there: &net.TCPAddr{IP: net.IPv6loopback}}
-			dialed, err := pacedDial(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, c.by)(t.Context(), "tcp", "x")
+			dialed, err := Dial(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, c.by)(t.Context(), "tcp", "x")
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, p := dialed.(*pacedConn), new(pace)
-			g.follow(p, c.by)
-			into := make([]byte, frameBuffer)
+			g, p := dialed.(*Conn), new(Pace)
+			g.Follow(p, c.by)
+			into := make([]byte, bufferSize)
 			for range 4 * meanSample / len(into) {
 				n, err := g.Read(into)
 				if err != nil {

@@ -1,4 +1,4 @@
-package replication
+package socket
 
 import (
 	"net"

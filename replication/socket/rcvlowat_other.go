@@ -1,10 +1,10 @@
 //go:build !linux
 
-package replication
+package socket
 
 import "net"
 
-// lowWater is used only by Linux.
+// lowWater is set on Linux only.
 type lowWater struct{}
 
 func newLowWater(net.Conn) *lowWater { return nil }

@@ -1,4 +1,4 @@
-package replication
+package socket
 
 import "encoding/binary"
 
@@ -14,20 +14,20 @@ type tlsRecords struct {
 
 const (
 	tlsHeader    = 5
-	maxTLSRecord = tlsHeader + 1<<14 + 1<<8 // RFC 8446, 5.2
+	MaxTLSRecord = tlsHeader + 1<<14 + 1<<8 // RFC 8446, 5.2
 	tlsHandshake = 22
 	tlsData      = 23
 	acceptsTLS   = 'S'
 )
 
-// whole is the size of the record at the beginning of buf, with its header, and its type. known is
+// firstRecord is the size of the record at the beginning of buf, with its header, and its type. known is
 // false where the header is not there yet, or is none.
-func whole(buf []byte) (size int, kind byte, known bool) {
+func firstRecord(buf []byte) (size int, kind byte, known bool) {
 	if len(buf) < tlsHeader {
 		return 0, 0, false
 	}
 	size = tlsHeader + int(binary.BigEndian.Uint16(buf[3:]))
-	return size, buf[0], buf[0] >= 20 && buf[0] <= 24 && buf[1] == 3 && size <= maxTLSRecord
+	return size, buf[0], buf[0] >= 20 && buf[0] <= 24 && buf[1] == 3 && size <= MaxTLSRecord
 }
 
 // next is how many bytes of buf may be given out now: none beyond the record at its beginning, so
@@ -43,7 +43,7 @@ func (r *tlsRecords) next(buf []byte) int {
 		if len(buf) < tlsHeader {
 			return 0
 		}
-		size, _, known := whole(buf)
+		size, _, known := firstRecord(buf)
 		if !known {
 			r.none = true
 			return len(buf)
@@ -73,6 +73,6 @@ func (r *tlsRecords) gave(n int) {
 
 // holdsData reports whether buf begins with a whole record of data.
 func (r *tlsRecords) holdsData(buf []byte) bool {
-	size, kind, known := whole(buf)
+	size, kind, known := firstRecord(buf)
 	return r.begun && !r.none && r.left == 0 && known && kind == tlsData && size <= len(buf)
 }

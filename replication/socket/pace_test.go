@@ -1,4 +1,4 @@
-package replication
+package socket
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 
 func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 	const second = 1_000_000
-	p := pace{sent: 100 * second, flowing: latePause}
+	p := Pace{sent: 100 * second, flowing: latePause}
 	for _, step := range []struct {
 		name         string
 		behind, size int64
@@ -43,10 +43,10 @@ func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 
 // A row whose commit took long is late, but nothing waits behind it: the rest of its
 // transaction is read at once. Where messages go on to come it is not the only one.
-func TestPacedConn_TakesWhatFollowsAWaitAtOnce(t *testing.T) {
+func TestConn_TakesWhatFollowsAWaitAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		g := &pacedConn{Conn: ours, buf: make([]byte, frameBuffer), pace: &pace{sent: lateMicros + 2, committed: 1}}
+		g := &Conn{Conn: ours, buf: make([]byte, bufferSize), pace: &Pace{sent: lateMicros + 2, committed: 1}}
 		defer ours.Close()
 		write := func(text string) { _, _ = theirs.Write([]byte(text)) }
 		go func() {
@@ -61,7 +61,7 @@ func TestPacedConn_TakesWhatFollowsAWaitAtOnce(t *testing.T) {
 				write("more")
 			}
 		}()
-		p := make([]byte, frameBuffer)
+		p := make([]byte, bufferSize)
 		began := time.Now()
 		for n := range 12 {
 			if _, err := g.Read(p); err != nil {
@@ -88,16 +88,16 @@ func TestPace_RestsAsLongAsTheSocketFills(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		conn        net.Conn
-		asked       pacing
+		asked       Pacing
 		pause, late time.Duration
 	}{
-		{"TCP", &net.TCPConn{}, pacing{}, readPause, latePause},
-		{"TLS or a dialer of the user's", nil, pacing{}, readPause, latePause},
-		{"Unix", &net.UnixConn{}, pacing{}, unixPause, unixPause},
-		{"Unix, as asked for", &net.UnixConn{}, pacing{pause: 3 * time.Millisecond}, 3 * time.Millisecond, latePause},
+		{"TCP", &net.TCPConn{}, Pacing{}, readPause, latePause},
+		{"TLS or a dialer of the user's", nil, Pacing{}, readPause, latePause},
+		{"Unix", &net.UnixConn{}, Pacing{}, unixPause, unixPause},
+		{"Unix, as asked for", &net.UnixConn{}, Pacing{Pause: 3 * time.Millisecond}, 3 * time.Millisecond, latePause},
 	} {
-		p := pace{sent: 100 * second, committed: 98 * second, size: 1, flowing: time.Second}
-		(&pacedConn{Conn: c.conn}).follow(&p, c.asked)
+		p := Pace{sent: 100 * second, committed: 98 * second, size: 1, flowing: time.Second}
+		(&Conn{Conn: c.conn}).Follow(&p, c.asked)
 		if got := p.nextPause(); got != c.pause {
 			t.Errorf("%s: pauses %s in a backlog, want %s", c.name, got, c.pause)
 		}
@@ -110,7 +110,7 @@ func TestPace_RestsAsLongAsTheSocketFills(t *testing.T) {
 
 // Wide messages fill the buffers sooner, and very wide ones at once.
 func TestPace_RestsShorterBetweenWideMessages(t *testing.T) {
-	p := pace{sent: 1 << 40, committed: 1}
+	p := Pace{sent: 1 << 40, committed: 1}
 	for _, c := range []struct {
 		message int
 		want    time.Duration
@@ -126,10 +126,10 @@ func TestPace_RestsShorterBetweenWideMessages(t *testing.T) {
 	}
 }
 
-func TestPacedConnGivesEveryByteInSmallReads(t *testing.T) {
+func TestConn_GivesEveryByteInSmallReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		g := &pacedConn{Conn: ours, buf: make([]byte, frameBuffer), pace: &pace{sent: 1 << 40, committed: 1}}
+		g := &Conn{Conn: ours, buf: make([]byte, bufferSize), pace: &Pace{sent: 1 << 40, committed: 1}}
 		want := bytes.Repeat([]byte("0123456789"), 1000)
 		go func() {
 			for part := range slices.Chunk(want, 999) {

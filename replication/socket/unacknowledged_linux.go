@@ -1,4 +1,4 @@
-package replication
+package socket
 
 import (
 	"net"
@@ -7,10 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unacknowledged returns a function that tells how many bytes of what was written to a TCP connection
-// the peer has not acknowledged (SIOCOUTQ). Of other connections, and where the kernel does not say, it
-// is zero.
-func unacknowledged(conn net.Conn) func() int {
+// Unacknowledged returns a function that tells how many bytes of what was written to a TCP connection
+// the peer has not acknowledged (SIOCOUTQ). conn may be a Conn, or TLS over one. The function returns
+// zero for other connections, and where the kernel does not say.
+func Unacknowledged(conn net.Conn) func() int {
+	if c := Of(conn); c != nil {
+		conn = c.Conn
+	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return func() int { return 0 }
