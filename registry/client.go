@@ -91,7 +91,7 @@ func (c *Client) Schema(ctx context.Context, subject string, version int) (*enco
 		return s, nil
 	}
 	c.mu.Unlock()
-	v, err := c.once(ctx, key, func(ctx context.Context, cl *sr.Client) (any, error) { return c.fetch(ctx, cl, subject, version) })
+	v, err := c.once(ctx, key, version > 0, func(ctx context.Context, cl *sr.Client) (any, error) { return c.fetch(ctx, cl, subject, version) })
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (c *Client) Known(ctx context.Context, id uint32) (encode.Kind, bool, error
 	if id == 0 || id > 1<<31-1 {
 		return "", false, nil
 	}
-	v, err := c.once(ctx, fmt.Sprintf("id %d", id), func(ctx context.Context, cl *sr.Client) (any, error) {
+	v, err := c.once(ctx, fmt.Sprintf("id %d", id), true, func(ctx context.Context, cl *sr.Client) (any, error) {
 		s, err := cl.SchemaByID(ctx, int(id))
 		if refusal, ok := errors.AsType[*sr.ResponseError](err); ok && refusal.ErrorCode == sr.ErrSchemaNotFound.Code {
 			return encode.Kind(""), nil
@@ -126,11 +126,12 @@ func (c *Client) Known(ctx context.Context, id uint32) (encode.Kind, bool, error
 	return kind, kind != "", nil
 }
 
-// once looks something up once for all that ask meanwhile.
-func (c *Client) once(ctx context.Context, key string, look func(context.Context, *sr.Client) (any, error)) (any, error) {
+// once looks something up once for all that ask meanwhile, if they share the answer. Who asks for the
+// latest version needs one from now on, and not one that was on its way already.
+func (c *Client) once(ctx context.Context, key string, share bool, look func(context.Context, *sr.Client) (any, error)) (any, error) {
 	c.mu.Lock()
 	a := c.asking[key]
-	if a != nil && !a.until.IsZero() && !c.now().Before(a.until) {
+	if a != nil && (a.until.IsZero() && !share || !a.until.IsZero() && !c.now().Before(a.until)) {
 		a = nil
 	}
 	if a == nil {
@@ -158,9 +159,11 @@ func (c *Client) run(key string, a *answer, look func(context.Context, *sr.Clien
 		a.err = c.explain("", err)
 	}
 	c.mu.Lock()
-	if a.err == nil {
+	switch {
+	case c.asking[key] != a: // it was asked again meanwhile
+	case a.err == nil:
 		delete(c.asking, key)
-	} else {
+	default:
 		forgets := c.forgets
 		if failure, ok := errors.AsType[*fault.Error](a.err); ok && failure.Kind == fault.KindRetry {
 			forgets = min(forgets, remembersLost)

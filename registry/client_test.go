@@ -192,6 +192,38 @@ func TestSchema_IsAskedForOnce(t *testing.T) {
 	}
 }
 
+// An answer on its way may be from before a version was registered, so who asks for the latest one
+// afterwards does not get that, and it does not end the later question.
+func TestSchema_OfTheLatestVersionIsNoEarlierAnswer(t *testing.T) {
+	r := fake(t)
+	register(t, r, "s", sr.Schema{Schema: text})
+	c := New(Config{URLs: []string{r.URL()}})
+	var asked atomic.Int64
+	answered, release := make(chan struct{}), make(chan struct{})
+	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		if asked.Add(1) > 1 {
+			return false
+		}
+		close(answered)
+		<-release // with the answer of now
+		_, _ = fmt.Fprintf(w, `{"subject": "s", "version": 1, "id": 1, "schema": %q}`, text)
+		return true
+	})
+	var early sync.WaitGroup
+	early.Go(func() {
+		if s, err := c.Schema(t.Context(), "s", 0); err != nil || s.Version != 1 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+	<-answered
+	register(t, r, "s", sr.Schema{Schema: `"string"`})
+	if s, err := c.Schema(t.Context(), "s", 0); err != nil || s.Version != 2 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	close(release)
+	early.Wait()
+}
+
 func TestCheckURL_RefusesWhatWouldShowASecret(t *testing.T) {
 	for address, want := range map[string]string{
 		"registry:8081":               "is no URL",

@@ -187,7 +187,7 @@ func createCheckpoints(t *testing.T, p *relaytest.Pipeline) {
 }
 
 // The schema evolves while the relay runs: a row of the new version is not rejected, though the
-// relay has not looked since.
+// relay has not looked since, and looked a moment before for a row that fits no version.
 func TestSchemas_EvolveWhileTheRelayRuns(t *testing.T) {
 	t.Parallel()
 	onEachGuarantee(t, func(t *testing.T, db *harness.Database, guarantee string) {
@@ -200,16 +200,10 @@ func TestSchemas_EvolveWhileTheRelayRuns(t *testing.T) {
 		run := p.Start(t)
 		run.AwaitStreaming(t)
 		insert(`{"n": 1}`)
-		insert(`{"n": "two"}`) // fits no version
 		insert(`{"n": 3}`)
+		insert(`{"n": "two"}`) // fits no version
 		p.AwaitCaughtUp(t)
 		second := r.register(t, topic+"-value", orderV2)
-		relaytest.Eventually(t, "the new version is in use", func() (bool, string) {
-			insert(`{"n": 4}`)
-			p.AwaitCaughtUp(t)
-			got := r.decoded(t, brokers, topic)
-			return strings.HasPrefix(got[len(got)-1], fmt.Sprint(second, " ")), fmt.Sprint(got)
-		})
 		insert(`{"n": 5, "note": "new"}`)
 		p.AwaitCaughtUp(t)
 		run.Stop(t)
