@@ -9,7 +9,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/encode/tape"
 )
 
-var errDefault = errors.New("is not of the field's type")
+var (
+	errDefault = errors.New("is not of the field's type")
+	errLarge   = errors.New("makes the defaults of the schema larger than 4 MiB")
+)
+
+// maxDefaults bounds what the defaults of a schema take. One that holds others may double at each level.
+const maxDefaults = 4 << 20
 
 // appendDefault writes a default, as the schema has it.
 func appendDefault(dst []byte, t *avroType, v any, depth int) ([]byte, error) {
@@ -95,6 +101,8 @@ func appendDefaultMembers(dst []byte, t *avroType, v map[string]any, depth int) 
 				if dst, err = appendDefault(dst, f.typ, one, depth+1); err != nil {
 					return dst, err
 				}
+			case len(dst)+len(f.fallback) > maxDefaults:
+				return dst, errLarge
 			case f.fallback != nil:
 				dst = append(dst, f.fallback...)
 			default:
