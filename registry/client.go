@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	asking  map[string]*answer // look-ups that are under way, or failed a moment ago
+	first   int                // of the addresses: where a try fails the next one begins with another
 	now     func() time.Time
 	pinned  map[string]*encode.Schema // versions, which never change
 	forgets time.Duration
@@ -167,6 +169,7 @@ func (c *Client) run(key string, a *answer, look func(context.Context, *sr.Clien
 		forgets := c.forgets
 		if failure, ok := errors.AsType[*fault.Error](a.err); ok && failure.Kind == fault.KindRetry {
 			forgets = min(forgets, remembersLost)
+			c.first++
 		}
 		a.until = c.now().Add(forgets)
 		c.dropOld()
@@ -197,7 +200,10 @@ func (c *Client) client() (cl *sr.Client, done func(), err error) {
 	}
 	transport.MaxResponseHeaderBytes = 64 << 10
 	transport.DialContext = (&net.Dialer{Timeout: c.cfg.Timeout}).DialContext
-	cl, err = sr.NewClient(sr.URLs(c.cfg.URLs...), sr.UserAgent("cdc-relay"), sr.PreReq(c.authorize), sr.HTTPClient(&http.Client{
+	c.mu.Lock()
+	first := c.first % max(1, len(c.cfg.URLs))
+	c.mu.Unlock()
+	cl, err = sr.NewClient(sr.URLs(slices.Concat(c.cfg.URLs[first:], c.cfg.URLs[:first])...), sr.UserAgent("cdc-relay"), sr.PreReq(c.authorize), sr.HTTPClient(&http.Client{
 		Timeout:       c.cfg.Timeout,
 		Transport:     bounded{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // never carry a secret elsewhere
