@@ -234,6 +234,34 @@ func TestSchemas_EvolveWhileTheRelayRuns(t *testing.T) {
 	})
 }
 
+// A row that does not fit blocks the relay, and goes out once a version that it fits is registered,
+// without a restart and without waiting for the next look at all subjects. Nothing overtakes it.
+func TestSchemas_ABlockedRowGoesOnOnceItsSchemaIsFixed(t *testing.T) {
+	t.Parallel()
+	onEachGuarantee(t, func(t *testing.T, db *harness.Database, guarantee string) {
+		brokers, r := harness.Kfake(t, kfakeDefault), newRegistry(t)
+		p, topic, insert := schemaPipeline(t, db, brokers, r, "value: avro", "relay: {"+guarantee+"}")
+		p.Reconfigure(t, strings.Replace(p.YAML, "refresh: 1s", "refresh: 1h", 1))
+		createCheckpoints(t, p)
+		first := r.register(t, topic+"-value", orderV1)
+		run := p.Start(t)
+		run.AwaitStreaming(t)
+		insert(`{"n": 1}`)
+		insert(`{"n": 2, "note": "early"}`)
+		insert(`{"n": 3}`)
+		if s := fmt.Sprintf("%+v", run.AwaitBlocked(t, fault.ReasonEncode)); !strings.Contains(s, "$.note: is not in the schema") || strings.Contains(s, "early") {
+			t.Errorf("the status says %s", s)
+		}
+		second := r.register(t, topic+"-value", orderV2)
+		p.AwaitCaughtUp(t)
+		run.Stop(t)
+		want := fmt.Sprintf(`[%d {"n":1} %d {"n":2,"note":"early"} %d {"n":3,"note":null}]`, first, second, second)
+		if got := fmt.Sprint(r.decoded(t, brokers, topic)); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
 // Payloads that the application framed are sent as they are, and what is none of them is not.
 func TestSchemas_ChecksWhatTheApplicationFramed(t *testing.T) {
 	t.Parallel()
