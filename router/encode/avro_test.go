@@ -432,4 +432,15 @@ func TestAvro_RefusesASchemaWhoseDefaultsGrow(t *testing.T) {
 	if _, err := Compile(Schema{Subject: "s", Kind: Avro, Text: typ}, Options{Kind: Avro}); err == nil || !strings.Contains(err.Error(), "default") {
 		t.Errorf("%v", err)
 	}
+	// Of two branches that look alike each is tried below each.
+	typ = `["null", {"type": "record", "name": "A0", "fields": []}, {"type": "record", "name": "B0", "fields": [{"name": "f", "type": "int"}]}]`
+	value := `"neither"`
+	for level := range 60 {
+		typ = fmt.Sprintf(`["null", {"type": "record", "name": "A%[1]d", "fields": [{"name": "f", "type": %[2]s}]}, {"type": "record", "name": "B%[1]d", "fields": [{"name": "f", "type": ["null", "A%[3]d", "B%[3]d"]}]}]`, level+1, typ, level)
+		value = `{"f": ` + value + `}`
+	}
+	typ = `{"type": "record", "name": "R", "fields": [{"name": "d", "type": ` + typ + `, "default": ` + value + `}]}`
+	if _, err := Compile(Schema{Subject: "s", Kind: Avro, Text: typ}, Options{Kind: Avro}); err == nil || !strings.Contains(err.Error(), "default of field d: is not of the field's type") {
+		t.Errorf("%v", err)
+	}
 }
