@@ -83,3 +83,54 @@ func TestFormats_AreThoseOfTheRouter(t *testing.T) {
 		}
 	}
 }
+
+// Each mistake about the registry is refused with what is allowed, and none shows a secret.
+func TestRegistry_MistakesAreRefused(t *testing.T) {
+	const secret = "hunter2"
+	for keys, want := range map[string]string{
+		"timeout: 5s":          "kafka.registry.url: is missing; a table's schema is asked for there",
+		"url: [registry:8081]": "kafka.registry.url[0]: is no URL; allowed: https://host:port",
+		"url: ['https://relay:" + secret + "@registry']":                                             "kafka.registry.url[0]: has credentials in it; write them to kafka.registry.username and password_file, or token_file",
+		"url: ['https://a', 'http://registry:8081'], username: relay, password_file: secret":         "kafka.registry.url[1]: http shows the password or token to the network; allowed: https, or kafka.insecure: true",
+		"url: ['http://registry:8081'], token_file: secret":                                          "kafka.registry.url[0]: http shows the password or token",
+		"url: ['https://registry'], username: relay, password_file: secret, token_file: secret":      "kafka.registry.token_file: has no effect beside username",
+		"url: ['https://registry'], password_file: secret":                                           "kafka.registry.username: is missing",
+		"url: ['https://registry'], token_file: none":                                                "kafka.registry.token_file: read none",
+		"url: ['https://registry'], timeout: 1ms":                                                    "kafka.registry.timeout: 1ms is not allowed; allowed: from 100ms to 1m",
+		"url: ['https://registry'], refresh: 1ms":                                                    "kafka.registry.refresh: 1ms is not allowed; allowed: from 1s to 24h",
+		"url: ['https://registry'], tls: {ca_file: secret}":                                          "kafka.registry.tls",
+		"url: ['https://registry'], tls: {cert_file: secret}":                                        "kafka.registry.tls.key_file: is missing",
+		"url: ['http://localhost:8081', 'https://registry'], username: relay, password_file: secret": "",
+		"url: ['http://registry:8081']":                                                              "",
+	} {
+		o := withSchema("schema: {subject: a}")
+		files := o.ReadFile
+		o.ReadFile = func(name string) ([]byte, error) {
+			switch name {
+			case "secret":
+				return []byte(secret), nil
+			case "f":
+				text, err := files(name)
+				return []byte(strings.Replace(string(text), "url: [http://localhost:8081]", keys, 1)), err
+			}
+			return files(name)
+		}
+		_, err := Load(o)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", keys, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), secret) {
+			t.Errorf("%v", err)
+		}
+		if o.Set = []string{"kafka.insecure=true"}; strings.Contains(want, "http shows") {
+			if _, err := Load(o); err != nil {
+				t.Errorf("%s with kafka.insecure: %v", keys, err)
+			}
+		}
+	}
+	o := withSchema("schema: {subject: a}")
+	o.Set = []string{"outbox.value=raw"}
+	if _, err := Load(o); err == nil || !strings.Contains(err.Error(), "kafka.registry.url: has no effect without outbox[].value") {
+		t.Errorf("a registry that nobody asks: %v", err)
+	}
+}

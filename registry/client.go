@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	asking  map[string]*answer // look-ups that are under way, or failed a moment ago
+	first   int                // of the addresses: where a try fails the next one begins with another
 	now     func() time.Time
 	pinned  map[string]*encode.Schema // versions, which never change
 	forgets time.Duration
@@ -91,7 +93,7 @@ func (c *Client) Schema(ctx context.Context, subject string, version int) (*enco
 		return s, nil
 	}
 	c.mu.Unlock()
-	v, err := c.once(ctx, key, func(ctx context.Context, cl *sr.Client) (any, error) { return c.fetch(ctx, cl, subject, version) })
+	v, err := c.once(ctx, key, version > 0, func(ctx context.Context, cl *sr.Client) (any, error) { return c.fetch(ctx, cl, subject, version) })
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func (c *Client) Known(ctx context.Context, id uint32) (encode.Kind, bool, error
 	if id == 0 || id > 1<<31-1 {
 		return "", false, nil
 	}
-	v, err := c.once(ctx, fmt.Sprintf("id %d", id), func(ctx context.Context, cl *sr.Client) (any, error) {
+	v, err := c.once(ctx, fmt.Sprintf("id %d", id), true, func(ctx context.Context, cl *sr.Client) (any, error) {
 		s, err := cl.SchemaByID(ctx, int(id))
 		if refusal, ok := errors.AsType[*sr.ResponseError](err); ok && refusal.ErrorCode == sr.ErrSchemaNotFound.Code {
 			return encode.Kind(""), nil
@@ -126,11 +128,12 @@ func (c *Client) Known(ctx context.Context, id uint32) (encode.Kind, bool, error
 	return kind, kind != "", nil
 }
 
-// once looks something up once for all that ask meanwhile.
-func (c *Client) once(ctx context.Context, key string, look func(context.Context, *sr.Client) (any, error)) (any, error) {
+// once looks something up once for all that ask meanwhile, if they share the answer. Who asks for the
+// latest version needs one from now on, and not one that was on its way already.
+func (c *Client) once(ctx context.Context, key string, share bool, look func(context.Context, *sr.Client) (any, error)) (any, error) {
 	c.mu.Lock()
 	a := c.asking[key]
-	if a != nil && !a.until.IsZero() && !c.now().Before(a.until) {
+	if a != nil && (a.until.IsZero() && !share || !a.until.IsZero() && !c.now().Before(a.until)) {
 		a = nil
 	}
 	if a == nil {
@@ -158,12 +161,15 @@ func (c *Client) run(key string, a *answer, look func(context.Context, *sr.Clien
 		a.err = c.explain("", err)
 	}
 	c.mu.Lock()
-	if a.err == nil {
+	switch {
+	case c.asking[key] != a: // it was asked again meanwhile
+	case a.err == nil:
 		delete(c.asking, key)
-	} else {
+	default:
 		forgets := c.forgets
 		if failure, ok := errors.AsType[*fault.Error](a.err); ok && failure.Kind == fault.KindRetry {
 			forgets = min(forgets, remembersLost)
+			c.first++
 		}
 		a.until = c.now().Add(forgets)
 		c.dropOld()
@@ -194,7 +200,10 @@ func (c *Client) client() (cl *sr.Client, done func(), err error) {
 	}
 	transport.MaxResponseHeaderBytes = 64 << 10
 	transport.DialContext = (&net.Dialer{Timeout: c.cfg.Timeout}).DialContext
-	cl, err = sr.NewClient(sr.URLs(c.cfg.URLs...), sr.UserAgent("cdc-relay"), sr.PreReq(c.authorize), sr.HTTPClient(&http.Client{
+	c.mu.Lock()
+	first := c.first % max(1, len(c.cfg.URLs))
+	c.mu.Unlock()
+	cl, err = sr.NewClient(sr.URLs(slices.Concat(c.cfg.URLs[first:], c.cfg.URLs[:first])...), sr.UserAgent("cdc-relay"), sr.PreReq(c.authorize), sr.HTTPClient(&http.Client{
 		Timeout:       c.cfg.Timeout,
 		Transport:     bounded{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // never carry a secret elsewhere

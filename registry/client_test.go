@@ -1,11 +1,14 @@
 package registry
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,6 +103,12 @@ func TestSchema_ExplainsEachFailure(t *testing.T) {
 		"endless":        {endless, fault.ReasonRegistryAnswer, fault.KindRefused},
 		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, fault.ReasonRegistryAnswer, fault.KindRefused},
 		"slow":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, fault.ReasonRegistryUnreachable, fault.KindRetry},
+		"endless, packed": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			packed := gzip.NewWriter(w)
+			defer packed.Close()
+			endless(writer{w, packed}, r)
+		}, fault.ReasonRegistryAnswer, fault.KindRefused},
 		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "99")
 			_, _ = w.Write([]byte("{"))
@@ -112,18 +121,76 @@ func TestSchema_ExplainsEachFailure(t *testing.T) {
 			defer server.Close()
 			url = server.URL
 		}
-		client := New(Config{URLs: []string{url}, Timeout: 200 * time.Millisecond, Username: "relay", Password: func(context.Context) (string, error) { return secret, nil }})
+		timeout := 10 * time.Second
+		if name == "slow" {
+			timeout = 200 * time.Millisecond
+		}
+		client := New(Config{URLs: []string{url}, Timeout: timeout, Username: "relay", Password: func(context.Context) (string, error) { return secret, nil }})
 		_, err := client.Schema(t.Context(), "s", 0)
 		failure, ok := errors.AsType[*fault.Error](err)
 		if !ok || failure.Reason != c.reason || failure.Kind != c.kind || failure.Hint == "" {
 			t.Errorf("%s: %v is %+v, want reason %s", name, err, failure, c.reason)
 			continue
 		}
-		if name == "endless" && !strings.Contains(err.Error(), "is longer than") {
+		if strings.HasPrefix(name, "endless") && !strings.Contains(err.Error(), "is longer than") {
 			t.Errorf("it is read to its end: %v", err)
 		}
 		if strings.Contains(err.Error(), secret) || strings.ContainsAny(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// writer packs an answer.
+type writer struct {
+	http.ResponseWriter
+	packed io.Writer
+}
+
+func (w writer) Write(p []byte) (int, error) { return w.packed.Write(p) }
+
+// Any name is a subject, and is asked for as it is: with contexts, slashes, and what else topics and
+// columns have.
+func TestSchema_AsksForAnySubject(t *testing.T) {
+	for _, subject := range []string{":.shop:orders-value", "a/b", "a b", "ä€", "a%2Fb", "?x=1", "#"} {
+		var asked string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			asked = req.URL.EscapedPath() + "?" + req.URL.RawQuery
+			_, _ = fmt.Fprintf(w, `{"subject": "s", "version": 3, "id": 7, "schema": %q}`, text)
+		}))
+		c := New(Config{URLs: []string{server.URL + "/apis/ccompat/v7"}})
+		if _, err := c.Schema(t.Context(), subject, 3); err != nil {
+			t.Errorf("%s: %v", subject, err)
+		}
+		if want := "/apis/ccompat/v7/subjects/" + url.PathEscape(subject) + "/versions/3?"; asked != want {
+			t.Errorf("%s: asked for %s, want %s", subject, asked, want)
+		}
+		server.Close()
+	}
+}
+
+// Where one address does not answer the next one is asked, which gets the credentials too; one that
+// answers that it cannot is not the first one of the next try.
+func TestSchema_AsksTheNextAddress(t *testing.T) {
+	r := fake(t, srfake.WithAuth("Basic cmVsYXk6"))
+	register(t, r, "s", sr.Schema{Schema: text})
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }))
+	defer silent.Close()
+	unwell := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+	defer unwell.Close()
+	for name, first := range map[string]string{"away": closed.URL, "silent": silent.URL, "unwell": unwell.URL} {
+		c := New(Config{URLs: []string{first, r.URL()}, Timeout: time.Second, Username: "relay"})
+		if c.forgets = 0; name == "unwell" {
+			if _, err := c.Schema(t.Context(), "s", 0); reasonOf(err) != fault.ReasonRegistryUnreachable {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for version := range 2 { // the latest one, and the first
+			if s, err := c.Schema(t.Context(), "s", version); err != nil || s.Version != 1 {
+				t.Errorf("%s: %+v, %v", name, s, err)
+			}
 		}
 	}
 }
@@ -190,6 +257,38 @@ func TestSchema_IsAskedForOnce(t *testing.T) {
 	if _, err := c.Schema(t.Context(), "nobody", 0); err != nil {
 		t.Errorf("it is not asked again: %v", err)
 	}
+}
+
+// An answer on its way may be from before a version was registered, so who asks for the latest one
+// afterwards does not get that, and it does not end the later question.
+func TestSchema_OfTheLatestVersionIsNoEarlierAnswer(t *testing.T) {
+	r := fake(t)
+	register(t, r, "s", sr.Schema{Schema: text})
+	c := New(Config{URLs: []string{r.URL()}})
+	var asked atomic.Int64
+	answered, release := make(chan struct{}), make(chan struct{})
+	r.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		if asked.Add(1) > 1 {
+			return false
+		}
+		close(answered)
+		<-release // with the answer of now
+		_, _ = fmt.Fprintf(w, `{"subject": "s", "version": 1, "id": 1, "schema": %q}`, text)
+		return true
+	})
+	var early sync.WaitGroup
+	early.Go(func() {
+		if s, err := c.Schema(t.Context(), "s", 0); err != nil || s.Version != 1 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+	<-answered
+	register(t, r, "s", sr.Schema{Schema: `"string"`})
+	if s, err := c.Schema(t.Context(), "s", 0); err != nil || s.Version != 2 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	close(release)
+	early.Wait()
 }
 
 func TestCheckURL_RefusesWhatWouldShowASecret(t *testing.T) {

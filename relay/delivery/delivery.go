@@ -210,7 +210,7 @@ func (d *Delivery) Route(f *InFlight) error {
 			err = d.replace(f, n, row)
 		}
 		if err != nil {
-			if err = d.setAside(f, row, d.shared.schemas.Again(err)); err != nil {
+			if err = d.setAside(f, row, d.shared.schemas.Again(err, f.read)); err != nil {
 				return err
 			}
 		}

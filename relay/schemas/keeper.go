@@ -26,8 +26,9 @@ type Config struct {
 // How long things take.
 const (
 	defaultRefresh = 5 * time.Minute
-	patience       = 10 * time.Second // a row waits unnoticed for so long
-	freshness      = 10 * time.Second // between two looks because a row does not fit
+	patience       = 10 * time.Second       // a row waits unnoticed for so long
+	freshness      = 10 * time.Second       // after a look a row that waits to fit is a reason for another
+	apart          = 100 * time.Millisecond // between two looks because rows do not fit
 )
 
 // Session is what a wait needs of the session that a row belongs to: see delivery.Session.
@@ -45,15 +46,17 @@ type Keeper struct {
 	log      zerolog.Logger
 
 	mu     sync.Mutex
-	looked map[any]look      // at subjects whose latest version counts
-	fresh  []*schemas.Answer // guarded by mu
-	news   atomic.Bool       // there are some
+	looked map[any]*look // at subjects whose latest version counts: what the router has
+	fresh  []*look       // guarded by mu; what it gets next
+	news   atomic.Bool   // there are some
 }
 
-// look is when a subject was looked at last.
+// look is what came of asking. A subject's latest version is the one of the look that was asked last,
+// not of the one that was answered last.
 type look struct {
-	need *schemas.Need
-	at   time.Time
+	need   *schemas.Need
+	asked  time.Time
+	answer *schemas.Answer
 }
 
 // New returns nil without a registry.
@@ -64,7 +67,7 @@ func New(registry schemas.Registry, cfg Config, log zerolog.Logger) *Keeper {
 	if cfg.Refresh <= 0 {
 		cfg.Refresh = defaultRefresh
 	}
-	return &Keeper{registry: registry, cfg: cfg, log: log, looked: make(map[any]look)}
+	return &Keeper{registry: registry, cfg: cfg, log: log, looked: make(map[any]*look)}
 }
 
 // Run looks at known subjects until ctx ends.
@@ -97,7 +100,7 @@ func (k *Keeper) refresh(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		answer, err := k.ask(ctx, need)
+		found, err := k.ask(ctx, need)
 		if err != nil {
 			if !failed && ctx.Err() == nil {
 				k.log.Warn().Err(err).Msg("look at schemas again; going on with the versions at hand")
@@ -106,7 +109,7 @@ func (k *Keeper) refresh(ctx context.Context) {
 			continue
 		}
 		k.mu.Lock()
-		k.fresh = append(k.fresh, answer)
+		k.fresh = append(k.fresh, found)
 		k.news.Store(true)
 		k.mu.Unlock()
 	}
@@ -122,33 +125,55 @@ func (k *Keeper) Learn() {
 	k.fresh = nil
 	k.news.Store(false)
 	k.mu.Unlock()
-	for _, answer := range fresh {
-		k.learn(answer)
+	for _, found := range fresh {
+		k.learn(found)
 	}
 }
 
-func (k *Keeper) learn(answer *schemas.Answer) {
-	if answer.Learn() {
-		k.log.Info().Str("schema", answer.Schema()).Msg("encoding by schema")
+// learn hands the router an answer, unless it has that of a later question.
+func (k *Keeper) learn(found *look) {
+	if found.need.Latest() {
+		k.mu.Lock()
+		have := k.looked[found.need.Key()]
+		late := have != nil && found.asked.Before(have.asked)
+		if !late {
+			k.looked[found.need.Key()] = found
+		}
+		k.mu.Unlock()
+		if late {
+			return
+		}
+	}
+	if found.answer.Learn() {
+		k.log.Info().Str("schema", found.answer.Schema()).Msg("encoding by schema")
 	}
 }
 
-// Again is the error of a row, or a *schemas.Need where the registry may have a version by now that
-// the row fits.
-func (k *Keeper) Again(err error) error {
+// askedAt is when the question was asked whose answer the router has.
+func (k *Keeper) askedAt(need *schemas.Need) (at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if have := k.looked[need.Key()]; have != nil {
+		at = have.asked
+	}
+	return at
+}
+
+// Again is the error of a row that was read at some time, or a *schemas.Need where the registry may
+// have a version by now that the row fits: whoever wrote it registered the version before.
+func (k *Keeper) Again(err error, read time.Time) error {
 	misfit, ok := errors.AsType[*schemas.Misfit](err)
 	if !ok || k == nil {
 		return err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if time.Since(k.looked[misfit.Key()].at) < freshness {
+	if at := k.askedAt(misfit.Need); !at.Before(read) && time.Since(at) < freshness {
 		return err
 	}
 	return misfit.Need
 }
 
-func (k *Keeper) ask(ctx context.Context, need *schemas.Need) (*schemas.Answer, error) {
+func (k *Keeper) ask(ctx context.Context, need *schemas.Need) (*look, error) {
+	found := &look{need: need, asked: time.Now()}
 	answer, err := need.Ask(ctx, k.registry)
 	if k.cfg.Asked != nil && ctx.Err() == nil {
 		outcome := "ok"
@@ -157,12 +182,8 @@ func (k *Keeper) ask(ctx context.Context, need *schemas.Need) (*schemas.Answer, 
 		}
 		k.cfg.Asked(outcome)
 	}
-	if err == nil && need.Latest() {
-		k.mu.Lock()
-		k.looked[need.Key()] = look{need, time.Now()}
-		k.mu.Unlock()
-	}
-	return answer, err
+	found.answer = answer
+	return found, err
 }
 
 // Await holds a row back until what it needs is known, or the session has to end. settle makes
@@ -172,20 +193,23 @@ func (k *Keeper) Await(ctx, deliveryCtx context.Context, s Session, need *schema
 	if k == nil {
 		return describe(need)
 	}
+	if err := k.keepApart(ctx, deliveryCtx, s, need); err != nil {
+		return err
+	}
 	wait := retry.Backoff{Min: k.cfg.RetryMin, Max: k.cfg.RetryMax}
 	for began := time.Now(); ; {
-		var answer *schemas.Answer
+		var found *look
 		var failed error // both are written before done is closed
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			answer, failed = k.ask(deliveryCtx, need)
+			found, failed = k.ask(deliveryCtx, need)
 		}()
 		if err := s.Wait(deliveryCtx, done); err != nil {
 			return err
 		}
 		if failed == nil {
-			k.learn(answer)
+			k.learn(found)
 			return nil
 		}
 		if err := settle(); err != nil {
@@ -195,6 +219,17 @@ func (k *Keeper) Await(ctx, deliveryCtx context.Context, s Session, need *schema
 			return err
 		}
 	}
+}
+
+// keepApart spares the registry a question for each batch of rows that do not fit. A stop ends the wait.
+func (k *Keeper) keepApart(ctx, deliveryCtx context.Context, s Session, need *schemas.Need) error {
+	d := apart - time.Since(k.askedAt(need))
+	if d <= 0 {
+		return nil
+	}
+	over, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return s.Wait(deliveryCtx, over.Done())
 }
 
 // pause waits before the next try. What passes by itself is shown when it takes long. Nothing is in

@@ -216,7 +216,8 @@ func TestAwait_EndsWithTheSession(t *testing.T) {
 	})
 }
 
-// A row that does not fit is a reason for one fresh look, and is rejected after it.
+// A row that does not fit is rejected once the registry was asked after the row was read, however
+// short before that it was asked too; while it stays, it is a reason for another look from time to time.
 func TestAgain_LooksOnceMoreBeforeARowIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{text: v2, id: 1}
@@ -228,23 +229,87 @@ func TestAgain_LooksOnceMoreBeforeARowIsRejected(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		rejected := func(read time.Time) {
+			t.Helper()
+			if _, ok := errors.AsType[*record.RowError](k.Again(err, read)); !ok {
+				t.Errorf("%v", k.Again(err, read))
+			}
+		}
+		first := time.Now()
 		await(err)
 		if _, err = route(r, row); !strings.Contains(err.Error(), "the schema wants string, the payload has a number") {
 			t.Fatal(err)
 		}
-		if again := k.Again(err); again != err { //nolint:errorlint // it is the same error
-			t.Errorf("a moment after the last look: %v", again)
+		rejected(first)            // the look came after it
+		time.Sleep(freshness)      //nolint:forbidigo // of a synctest
+		await(k.Again(err, first)) // it blocks, and somebody may have registered the version meanwhile
+		rejected(first)
+
+		time.Sleep(time.Millisecond) //nolint:forbidigo // of a synctest
+		second := time.Now()
+		await(k.Again(err, second)) // the look came before it
+		if since := time.Since(second); since < apart-time.Millisecond || since > apart {
+			t.Errorf("asked again after %v", since)
 		}
-		time.Sleep(freshness) //nolint:forbidigo // of a synctest
-		await(k.Again(err))
-		if _, rejected := errors.AsType[*record.RowError](k.Again(err)); !rejected {
-			t.Error("a second look at once")
-		}
+		rejected(second)
 		f.set(v1, 2, nil)
-		time.Sleep(freshness) //nolint:forbidigo // of a synctest
-		await(k.Again(err))
+		time.Sleep(time.Millisecond) //nolint:forbidigo // of a synctest
+		await(k.Again(err, time.Now()))
 		if value, err := route(r, row); err != nil || string(value) != "\x00\x00\x00\x00\x02\x02" {
 			t.Errorf("with the new version: %x, %v", value, err)
+		}
+	})
+}
+
+// While the registry is away nobody knows whether it has a version that the row fits: the row waits.
+func TestAgain_ARowThatDoesNotFitWaitsForARegistryThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v2, id: 1}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		s, settle := new(session), func() error { return nil }
+		if err := k.Await(t.Context(), t.Context(), s, need(t, err), settle, same); err != nil {
+			t.Fatal(err)
+		}
+		_, err = route(r, row)
+		time.Sleep(time.Second) //nolint:forbidigo // of a synctest
+		f.set("", 0, &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonRegistryUnreachable})
+		time.AfterFunc(time.Minute, func() { f.set(v1, 2, nil) })
+		if err := k.Await(t.Context(), t.Context(), s, need(t, k.Again(err, time.Now())), settle, same); err != nil || len(s.blocked) == 0 || s.persons > 0 {
+			t.Errorf("%v, shown %q", err, s.blocked)
+		}
+		if value, err := route(r, row); err != nil || value[4] != 2 {
+			t.Errorf("%x, %v", value, err)
+		}
+	})
+}
+
+// The look of Run may be answered before that of a row and handed over after it, or not be handed over
+// yet: the version of the later question counts.
+func TestLearn_AnEarlierLookDoesNotTakeThePlaceOfALaterOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v2, id: 1}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		settle := func() error { return nil }
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), settle, same); err != nil {
+			t.Fatal(err)
+		}
+		_, err = route(r, row)
+		time.Sleep(time.Second) //nolint:forbidigo // of a synctest
+		read := time.Now()
+		k.refresh(t.Context())
+		f.set(v1, 2, nil)
+		if _, ok := errors.AsType[*schemas.Need](k.Again(err, read)); !ok {
+			t.Error("the row is rejected by a version that the router does not have")
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // of a synctest
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, k.Again(err, read)), settle, same); err != nil {
+			t.Fatal(err)
+		}
+		k.Learn()
+		if value, err := route(r, row); err != nil || value[4] != 2 {
+			t.Errorf("%x, %v", value, err)
 		}
 	})
 }
@@ -283,7 +348,7 @@ func TestKeeper_OfARelayWithoutSchemasDoesNothing(t *testing.T) {
 	k := New(nil, Config{}, zerolog.Nop())
 	k.Learn()
 	k.Run(t.Context())
-	if err := errors.New("x"); k.Again(err) != err { //nolint:errorlint // it is the same error
+	if err := errors.New("x"); k.Again(err, time.Now()) != err { //nolint:errorlint // it is the same error
 		t.Error("another error")
 	}
 }

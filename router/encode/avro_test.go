@@ -3,6 +3,8 @@ package encode
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -372,5 +374,73 @@ func TestAvro_TakesTheSchemasThatTheLibraryTakes(t *testing.T) {
 		if _, err := Compile(Schema{Kind: Avro, Text: text}, Options{Kind: Avro, Bytes: Latin1}); err == nil {
 			t.Errorf("taken: %s", text)
 		}
+	}
+}
+
+// Large and deep input is taken or refused, in a time that grows with its length: the test would not
+// end otherwise.
+func TestAvro_StandsLargeAndDeepInput(t *testing.T) {
+	var fields, members []string
+	for i := range 10_000 {
+		fields = append(fields, fmt.Sprintf(`{"name": "f%d", "type": ["null", "int"], "default": null}`, i))
+		members = append(members, fmt.Sprintf(`"f%d": %d`, i, i))
+	}
+	slices.Reverse(members) // in the wrong order
+	e := compiled(t, `{"type": "record", "name": "W", "fields": [{"name": "all", "type": {"type": "array", "items": {"type": "record", "name": "R", "fields": [`+strings.Join(fields, ", ")+`]}}}]}`, Options{})
+	object := `{` + strings.Join(members, ", ") + `}`
+	large := `{"all": [` + object + strings.Repeat(`, `+object, 49) + `]}` // 8 MB
+	if got, err := e.Append(nil, []byte(large)); err != nil || len(got) < 1<<20 {
+		t.Errorf("%d bytes of %d, %v", len(got), len(large), err)
+	}
+	twice := `{"all": [` + object[:len(object)-1] + `, "f0": 1}]}`
+	if _, err := e.Append(nil, []byte(twice)); err == nil || !strings.Contains(err.Error(), "$.all[0].f0: is there twice") {
+		t.Errorf("a member that is there twice: %v", err)
+	}
+
+	e = compiled(t, `{"type": "array", "items": {"type": "record", "name": "D", "fields": [{"name": "d", "type": "string", "default": "`+strings.Repeat("x", 100_000)+`"}]}}`, Options{})
+	if _, err := e.Append(nil, []byte(`[`+strings.Repeat(`{},`, 1_000_000)+`{}]`)); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a million records of a long default: %v", err)
+	}
+
+	e = compiled(t, `{"type": "record", "name": "N", "fields": [{"name": "of", "type": ["null", "N"], "default": null}, {"name": "m", "type": {"type": "map", "values": "double"}, "default": {}}]}`, Options{})
+	deep := strings.Repeat(`{"of": `, 255) + `{}` + strings.Repeat(`}`, 255)
+	got, err := e.Append(nil, []byte(deep))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := e.Decode(got); err != nil || bytes.Count(back, []byte(`"of"`)) != 256 {
+		t.Errorf("%d bytes, %v", len(back), err)
+	}
+	for name, payload := range map[string]string{
+		"a bomb of objects": strings.Repeat(`{"of": `, 3_000_000), "a bomb of arrays": strings.Repeat(`[`, 20<<20),
+		"digits": `{"m": {"a": ` + strings.Repeat("9", 20<<20) + `}}`, "an exponent": `{"m": {"a": 1e` + strings.Repeat("9", 20<<20) + `}}`,
+		"an open string": `{"m": {"` + strings.Repeat(`\u0061`, 4<<20), "the same name": `{"m": {"a": 1` + strings.Repeat(`, "a": 1`, 500_000) + `}}`,
+	} {
+		if out, err := e.Append(nil, []byte(payload)); err == nil || len(out) > 0 || len(err.Error()) > 300 {
+			t.Errorf("%s: %d bytes, %.300v", name, len(out), err)
+		}
+	}
+}
+
+// Defaults within defaults may double at each level: such a schema is refused, and not made ready in
+// memory that the machine does not have.
+func TestAvro_RefusesASchemaWhoseDefaultsGrow(t *testing.T) {
+	typ := `{"type": "record", "name": "R0", "fields": [{"name": "n", "type": "int", "default": 7}]}`
+	for level := range 60 {
+		typ = fmt.Sprintf(`{"type": "record", "name": "R%d", "fields": [{"name": "a", "type": %s, "default": {}}, {"name": "b", "type": "R%d", "default": {}}]}`, level+1, typ, level)
+	}
+	if _, err := Compile(Schema{Subject: "s", Kind: Avro, Text: typ}, Options{Kind: Avro}); err == nil || !strings.Contains(err.Error(), "default") {
+		t.Errorf("%v", err)
+	}
+	// Of two branches that look alike each is tried below each.
+	typ = `["null", {"type": "record", "name": "A0", "fields": []}, {"type": "record", "name": "B0", "fields": [{"name": "f", "type": "int"}]}]`
+	value := `"neither"`
+	for level := range 60 {
+		typ = fmt.Sprintf(`["null", {"type": "record", "name": "A%[1]d", "fields": [{"name": "f", "type": %[2]s}]}, {"type": "record", "name": "B%[1]d", "fields": [{"name": "f", "type": ["null", "A%[3]d", "B%[3]d"]}]}]`, level+1, typ, level)
+		value = `{"f": ` + value + `}`
+	}
+	typ = `{"type": "record", "name": "R", "fields": [{"name": "d", "type": ` + typ + `, "default": ` + value + `}]}`
+	if _, err := Compile(Schema{Subject: "s", Kind: Avro, Text: typ}, Options{Kind: Avro}); err == nil || !strings.Contains(err.Error(), "default of field d: is not of the field's type") {
+		t.Errorf("%v", err)
 	}
 }

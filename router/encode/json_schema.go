@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ type validated struct {
 	schema *jsonschema.Schema
 	names  map[string]bool // that the schema has, and messages may have
 	tape   tape.Tape
+	steps  int // that are left to the payload at hand
 }
 
 // root is the address of a schema without $id. Nothing is asked there.
@@ -60,6 +62,10 @@ func compileJSONSchema(s *Schema, o Options) (body, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft7) // as registries take a schema without $schema
 	c.UseLoader(loaded)
+	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: root, Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
+		return v, nil
+	}})
+	c.AssertVocabs() // that one, in each draft
 	if err := c.AddResource(root, document); err != nil {
 		return nil, fmt.Errorf("the schema is not taken: %w", err)
 	}
@@ -122,10 +128,39 @@ func (v *validated) Append(dst, payload []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	if err := v.schema.Validate(tree); err != nil {
+	v.steps = minSteps + stepsPerValue*len(v.tape.Nodes)
+	if err := v.holdAgainst(tree); err != nil {
 		return dst, v.explain(err, tree)
 	}
 	return append(dst, payload...), nil
+}
+
+// A payload of so many values takes at most so many steps: alternatives within alternatives double the
+// work at each level.
+const (
+	minSteps      = 20_000
+	stepsPerValue = 100
+)
+
+// errSteps is a payload that takes more.
+var errSteps = errors.New("takes too many steps to validate: alternatives of the schema that look alike double them at each level")
+
+// Validate is called by the library at each step.
+func (v *validated) Validate(*jsonschema.ValidatorContext, any) {
+	if v.steps--; v.steps < 0 {
+		runtime.Goexit() // the library cannot be stopped otherwise
+	}
+}
+
+func (v *validated) holdAgainst(tree any) error {
+	err := errSteps // unless the library comes to its end
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = v.schema.Validate(tree)
+	}()
+	<-ended
+	return err
 }
 
 // maxValues bounds what a payload takes in memory while it is validated.
@@ -191,7 +226,10 @@ func (v *validated) step(name string, isMember bool) string {
 // explain makes the library's error one of ours: the way to the value, the keyword, and no value.
 func (v *validated) explain(err error, tree any) error {
 	e, ok := errors.AsType[*jsonschema.ValidationError](err)
-	if !ok {
+	switch {
+	case err == errSteps: //nolint:errorlint // nobody wraps it
+		return tape.Unfit("%v", err)
+	case !ok:
 		return tape.Unfit("does not fit the schema")
 	}
 	e = first(e)

@@ -2,6 +2,7 @@ package encode
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -146,6 +147,37 @@ func TestJSONSchema_TakesTheLongestNameOfAReference(t *testing.T) {
 		if _, err := e.Append(nil, []byte(`{"a": "x", "b": 1}`)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Alternatives that look alike double the work at each level: such a payload is refused before it takes
+// for ever, and one of the same size with other alternatives is not.
+func TestJSONSchema_RefusesAPayloadThatTakesForEver(t *testing.T) {
+	const alike = `{"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}`
+	for _, draft := range []string{"http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"} {
+		for _, of := range []string{"anyOf", "oneOf"} {
+			e := jsonSchema(t, `{"$schema": "`+draft+`", "`+of+`": [{"type": "integer"}, `+alike+`, `+alike+`]}`, true)
+			deep := func(leaf string) []byte {
+				return []byte(strings.Repeat(`{"a": `, 40) + leaf + strings.Repeat(`}`, 40))
+			}
+			if _, err := e.Append(nil, deep(`"hunter2"`)); err == nil || !strings.Contains(err.Error(), "takes too many steps to validate") || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s, %s: %v", draft, of, err)
+			}
+			if _, err := e.Append(nil, []byte(`1`)); err != nil {
+				t.Errorf("%s, %s: the next payload: %v", draft, of, err)
+			}
+		}
+	}
+	var kinds, events []string
+	for n := range 50 {
+		kinds = append(kinds, fmt.Sprintf(`{"required": ["kind"], "properties": {"kind": {"const": %d}, "n": {"type": "integer"}}}`, n))
+	}
+	for n := range 5000 {
+		events = append(events, fmt.Sprintf(`{"kind": %d, "n": %d}`, n%50, n))
+	}
+	e := jsonSchema(t, `{"items": {"oneOf": [`+strings.Join(kinds, ", ")+`]}}`, true)
+	if _, err := e.Append(nil, []byte(`[`+strings.Join(events, ",")+`]`)); err != nil {
+		t.Errorf("events of 50 kinds: %v", err)
 	}
 }
 

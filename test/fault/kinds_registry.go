@@ -41,6 +41,9 @@ var registryKinds = []*kind{
 		}
 		return err
 	}},
+	{name: "registry_misfit", about: "rows of a new type of event do not fit the schema that it has, until the next version; the relay is killed meanwhile, every other time", takes: []string{"registry", "relay"}, registry: true, least: 200 * ms, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		return w.misfit(ctx, d)
+	}},
 }
 
 var onRegistry = []string{"registry"}
@@ -61,6 +64,9 @@ type schemaRegistry struct {
 	ids   sync.Map                      // of the schemas that were registered; all are eventSchema
 	back  atomic.Pointer[chan struct{}] // closed when a registry that hangs is there again
 }
+
+// narrowSchema takes no event.
+const narrowSchema = `{"type": "record", "name": "Event", "fields": [{"name": "h", "type": "string"}, {"name": "s", "type": "int"}]}`
 
 const eventSchema = `{"type": "record", "name": "Event", "fields": [{"name": "h", "type": "string"}, {"name": "s", "type": "int"}, {"name": "fill", "type": "string"}]}`
 
@@ -131,20 +137,54 @@ func (w *world) registryGone(ctx context.Context, d *Done, step func()) error {
 		return nil
 	}
 	comes := w.registry.goes(1 + int32(d.N%(ways-1)))
-	event := fmt.Sprintf("New%d", d.N)
+	event := w.writeNew(ctx, d)
+	step()
+	comes()
+	rest(context.WithoutCancel(ctx), killAfter(d.N, 0))
+	return w.registerNew(event)
+}
+
+// misfit writes a row of a new type that does not fit its schema, and registers the version that it
+// fits later.
+func (w *world) misfit(ctx context.Context, d *Done) error {
+	if w.registry == nil {
+		d.Detail = "left out: rows are not encoded"
+		return nil
+	}
+	for _, topic := range w.aggregates {
+		if _, _, err := w.registry.RegisterSchema(topic+"-"+newType(d), sr.Schema{Schema: narrowSchema}); err != nil {
+			return err
+		}
+	}
+	event := w.writeNew(ctx, d)
+	d.hold(ctx)
+	if n := w.relays.leader(); d.N%2 == 0 {
+		w.relays.signal(n, syscall.SIGKILL, true)
+		w.relays.ended(n, 5*sec)
+		rest(context.WithoutCancel(ctx), killAfter(d.N, 0))
+	}
+	return w.registerNew(event)
+}
+
+func newType(d *Done) string { return fmt.Sprintf("New%d", d.N) }
+
+// writeNew writes a row of a new type of event.
+func (w *world) writeNew(ctx context.Context, d *Done) (event string) {
 	random := rand.New(rand.NewPCG(w.plan.Seed, d.N))
 	own := &writer{workload: w.load, random: random, keys: w.load.shared} // whose rows come after it too
 	err := w.session(ctx, func(conn *pgx.Conn) error {
 		id, topic, key, _, payload := own.event()
-		_, err := conn.Exec(ctx, insert, id, topic, key, event, payload)
+		_, err := conn.Exec(ctx, insert, id, topic, key, newType(d), payload)
 		return err
 	})
 	if err != nil {
 		d.Detail = "no row of a new type was written" // PostgreSQL is another fault's
 	}
-	step()
-	comes()
-	rest(context.WithoutCancel(ctx), killAfter(d.N, 0))
+	return newType(d)
+}
+
+// registerNew registers the schema of a new type.
+func (w *world) registerNew(event string) error {
 	for _, topic := range w.aggregates {
 		if err := w.registry.register(topic + "-" + event); err != nil {
 			return err

@@ -71,7 +71,7 @@ func (r *reader) value(dst []byte, a *avroType, depth int) []byte {
 			r.fail()
 			return dst
 		}
-		return r.value(dst, a.branches[i], depth+1)
+		return r.value(dst, a.branches[i], depth) // no level of JSON, and none is in another
 	case formRecord:
 		dst = append(dst, '{')
 		for i := range a.fields {

@@ -9,16 +9,29 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/encode/tape"
 )
 
-var errDefault = errors.New("is not of the field's type")
+var (
+	errDefault = errors.New("is not of the field's type")
+	errLarge   = errors.New("makes the defaults of the schema larger than 4 MiB")
+)
+
+// maxDefaults bounds what the defaults of a schema take. One that holds others may double at each level.
+const maxDefaults = 4 << 20
+
+// maxTries bounds how many branches of unions the defaults of a schema are held against: those that look
+// alike double them at each level.
+const maxTries = 1 << 20
 
 // appendDefault writes a default, as the schema has it.
-func appendDefault(dst []byte, t *avroType, v any, depth int) ([]byte, error) {
+func (c *Compiler) appendDefault(dst []byte, t *avroType, v any, depth int) ([]byte, error) {
 	if depth > tape.MaxDepth {
 		return dst, errors.New("lies deeper than 256 levels")
 	}
 	if t.form == formUnion {
 		for i, b := range t.branches {
-			if out, err := appendDefault(appendLong(dst, int64(i)), b, v, depth+1); err == nil {
+			if c.tries++; c.tries > maxTries {
+				return dst, errDefault
+			}
+			if out, err := c.appendDefault(appendLong(dst, int64(i)), b, v, depth+1); err == nil {
 				return out, nil
 			}
 		}
@@ -53,27 +66,27 @@ func appendDefault(dst []byte, t *avroType, v any, depth int) ([]byte, error) {
 		}
 	case []any:
 		if t.form == formArray {
-			return appendDefaults(dst, t.inner, v, depth)
+			return c.appendDefaults(dst, t.inner, v, depth)
 		}
 	case map[string]any:
-		return appendDefaultMembers(dst, t, v, depth)
+		return c.appendDefaultMembers(dst, t, v, depth)
 	}
 	return dst, errDefault
 }
 
-func appendDefaults(dst []byte, t *avroType, v []any, depth int) (_ []byte, err error) {
+func (c *Compiler) appendDefaults(dst []byte, t *avroType, v []any, depth int) (_ []byte, err error) {
 	if len(v) > 0 {
 		dst = appendLong(dst, int64(len(v)))
 	}
 	for _, one := range v {
-		if dst, err = appendDefault(dst, t, one, depth+1); err != nil {
+		if dst, err = c.appendDefault(dst, t, one, depth+1); err != nil {
 			return dst, err
 		}
 	}
 	return append(dst, 0), nil
 }
 
-func appendDefaultMembers(dst []byte, t *avroType, v map[string]any, depth int) (_ []byte, err error) {
+func (c *Compiler) appendDefaultMembers(dst []byte, t *avroType, v map[string]any, depth int) (_ []byte, err error) {
 	switch t.form {
 	case formMap:
 		if len(v) > 0 {
@@ -81,7 +94,7 @@ func appendDefaultMembers(dst []byte, t *avroType, v map[string]any, depth int) 
 		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			dst = append(appendLong(dst, int64(len(key))), key...)
-			if dst, err = appendDefault(dst, t.inner, v[key], depth+1); err != nil {
+			if dst, err = c.appendDefault(dst, t.inner, v[key], depth+1); err != nil {
 				return dst, err
 			}
 		}
@@ -92,9 +105,11 @@ func appendDefaultMembers(dst []byte, t *avroType, v map[string]any, depth int) 
 			one, ok := v[f.name]
 			switch {
 			case ok:
-				if dst, err = appendDefault(dst, f.typ, one, depth+1); err != nil {
+				if dst, err = c.appendDefault(dst, f.typ, one, depth+1); err != nil {
 					return dst, err
 				}
+			case len(dst)+len(f.fallback) > maxDefaults:
+				return dst, errLarge
 			case f.fallback != nil:
 				dst = append(dst, f.fallback...)
 			default:

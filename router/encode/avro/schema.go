@@ -26,8 +26,10 @@ const Base64 = "base64"
 
 // Compiler makes a schema ready.
 type Compiler struct {
-	o     Options
-	named map[string]*avroType
+	o        Options
+	named    map[string]*avroType
+	defaults int // bytes
+	tries    int // of branches, for defaults
 }
 
 // NewCompiler has no types yet.
@@ -231,7 +233,10 @@ func (c *Compiler) record(t *avroType, fields []any, space string, depth int) er
 	}
 	for i, v := range fields { // behind all types: a default may be of this record
 		if given, has := v.(map[string]any)["default"]; has {
-			made, err := appendDefault([]byte{}, t.fields[i].typ, given, 0)
+			made, err := c.appendDefault([]byte{}, t.fields[i].typ, given, 0)
+			if c.defaults += len(made); err == nil && c.defaults > maxDefaults {
+				err = errLarge
+			}
 			if err != nil {
 				return fmt.Errorf("default of field %s: %w", t.fields[i].name, err)
 			}

@@ -55,8 +55,14 @@ type fault struct {
 
 func (t *Tape) fail(what string) *fault { return &fault{what, t.at} }
 
+// kept is how many nodes a tape keeps room for, 1.5 MB, when a payload comes that needs fewer.
+const kept = 1 << 16
+
 // Read takes the place of what the tape had before. Its errors are *Mismatch.
 func (t *Tape) Read(src []byte) error {
+	if cap(t.Nodes) > kept && len(src) < cap(t.Nodes) {
+		t.Nodes = nil
+	}
 	if f := t.read(src); f != nil {
 		return &Mismatch{What: fmt.Sprintf("the payload %s (byte %d)", f.what, f.at)}
 	}
