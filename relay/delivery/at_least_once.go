@@ -54,7 +54,7 @@ func (g *atLeastOnce) Close(cause error) {
 	}
 	stats := d.tracker.Stats()
 	if last, open := d.session.Last(); open && stats.Rows == 0 {
-		d.shared.partial = partialTransaction{last, g.ToRepeat(stats)}
+		d.shared.partial = partialTransaction{last, g.ToRepeat(stats), d.tracker.Confirmable()}
 	}
 }
 

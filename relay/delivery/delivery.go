@@ -164,7 +164,7 @@ func (s *Shared) Open(ctx context.Context, session Session, start Start) (*Deliv
 	d := &Delivery{shared: s, session: session, start: start, sink: start.Sink, tracker: start.Tracker}
 	d.sends.wake = make(chan struct{}, 1)
 	d.sends.buffers.New = func() any { return new(record.Buffer) }
-	s.forgetOtherHistory(d.Lineage())
+	s.forget(d.Lineage(), start.Position)
 	d.begun = s.partial
 	if s.cfg.Guarantee != ExactlyOnce {
 		d.guarantee = &atLeastOnce{d}
