@@ -70,6 +70,19 @@ func (p *Parked) Source(source string) {
 // Len is how many keys of the source are parked.
 func (p *Parked) Len() int { return int(p.count.Load()) }
 
+// Waiting is how many keys of the source have a letter that was read and waits. Others are parked for
+// a letter that was only announced.
+func (p *Parked) Waiting() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range p.keys {
+		if len(k.spans) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Park has later records of the group follow a record whose letter is about to be sent.
 func (p *Parked) Park(g Group, id ID) error {
 	p.mu.Lock()

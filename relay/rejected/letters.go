@@ -74,6 +74,14 @@ func (l *Letters) Keys() int {
 	return l.parked.Len()
 }
 
+// Waiting counts the parked keys that have a letter in the topic.
+func (l *Letters) Waiting() int {
+	if l.parked == nil {
+		return 0
+	}
+	return l.parked.Waiting()
+}
+
 // Source names the server and slot in letters from now on.
 func (l *Letters) Source(id string) {
 	l.source = id
