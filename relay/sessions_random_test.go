@@ -12,16 +12,17 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
 // Sessions end anywhere, in every way, and PostgreSQL crashes in between and takes the slot back. Rows
 // may be repeated then, in their order: a row of a key comes after the one before it, or begins a
-// repetition.
+// repetition. The same holds for rows and dead letters of a parked key taken together.
 func TestSessions_RepeatRowsOfAKeyInTheirOrder(t *testing.T) {
-	seeds := uint64(1000)
+	seeds := uint64(200)
 	if testing.Short() {
-		seeds = 100
+		seeds = 30
 	}
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) { randomSessions(t, seed) })
@@ -38,11 +39,25 @@ func numberedTxns(random *rand.Rand) (batches []func() *wal.Batch, ends []wal.LS
 			for range 1 + random.IntN(4) {
 				key := string('a' + rune(random.IntN(3)))
 				last[key]++
-				rows = append(rows, fmt.Sprintf("order/%s/%d", key, last[key]))
+				bad := ""
+				if random.IntN(20) == 0 {
+					bad = "bad"
+				}
+				rows = append(rows, fmt.Sprintf("order/%s/%s%d", key, bad, last[key]))
 				ordinal++
 			}
-			one := fixed(commit, commit+10, ordinal-len(rows), rows...)
-			if part < parts-1 {
+			first, continues, goesOn := ordinal-len(rows), part > 0, part < parts-1
+			one := func() *wal.Batch {
+				b := batch(commit, commit+10, first, rows...)
+				if !goesOn {
+					b.Rows[0].Txn.End = commit + 10 // all have it
+				}
+				if continues && !goesOn {
+					b.Closes = commit + 10
+				}
+				return b
+			}
+			if goesOn {
 				one = open(one)
 			}
 			batches = append(batches, one)
@@ -56,7 +71,7 @@ func randomSessions(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	batches, ends, last := numberedTxns(random)
 	server := newServer(batches...)
-	server.skipConfirmed, server.origin = true, wal.Origin{SystemID: "1", Timeline: 1}
+	server.skipConfirmed = true
 	crashes := rand.New(rand.NewPCG(seed, 8))
 	server.openErr = func(int64) error {
 		server.mu.Lock()
@@ -66,9 +81,22 @@ func randomSessions(t *testing.T, seed uint64) {
 		}
 		return nil
 	}
-	b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}
+	r := newRejecting(server)
+	b := r.bench
 	b.sink.Delay(time.Duration(1+random.IntN(50)) * time.Millisecond)
-	b.start(t, Config{RetryMin: 10 * time.Millisecond, MaxInFlightBytes: 200 + random.IntN(20_000)})
+	b.sink.Scatter(random.IntN(2) == 0)
+	cfg := Config{MaxInFlightBytes: 200 + random.IntN(20_000), PositionHeaders: random.IntN(4) == 0}
+	if random.IntN(2) == 0 {
+		cfg.OnReject, cfg.ParkKey = DeadLetterOnReject, true
+		accepted := time.Now().Add(time.Duration(random.IntN(10_000)) * time.Millisecond) // by then somebody has raised the limit
+		b.sink.Decide(func(rec *record.Record) sinktest.Verdict {
+			if time.Now().After(accepted) {
+				return sinktest.Verdict{}
+			}
+			return refuseBad(rec)
+		})
+	}
+	r.run(t, cfg)
 	for range 12 {
 		pass(time.Duration(random.IntN(400)) * time.Millisecond)
 		server.mu.Lock()
@@ -87,13 +115,13 @@ func randomSessions(t *testing.T, seed uint64) {
 		default: // it has one
 		}
 	}
-	pass(time.Minute)
+	pass(20 * time.Second)
 	at := map[string]int{}
 	var story []string
 	for _, d := range b.sink.Delivered() {
 		key := string(d.Key)
-		n, err := strconv.Atoi(string(d.Value))
-		story = append(story, key+string(d.Value))
+		n, err := strconv.Atoi(strings.TrimPrefix(string(d.Value), "bad"))
+		story = append(story, map[bool]string{true: "L:"}[d.Topic == lettersTopic]+key+string(d.Value))
 		if err != nil || n > at[key]+1 {
 			t.Errorf("seed %d: row %d of key %s comes after row %d: %s", seed, n, key, at[key], strings.Join(story, " "))
 			break

@@ -77,7 +77,8 @@ type guarantee interface {
 	covers(row *wal.Row) bool
 
 	// replace puts dead letters into the place of records that an earlier session found rejected
-	// or that the sink refuses, or drops them. The row's records begin with the n-th of the batch.
+	// or that the sink refuses, or drops them. The row's records begin with the n-th of the batch, and
+	// are routed again after an error.
 	replace(f *InFlight, n int, row *wal.Row) error
 
 	// send hands the sink the records of a batch that are routed and not yet sent.
@@ -210,6 +211,7 @@ func (d *Delivery) Route(f *InFlight) error {
 			err = d.replace(f, n, row)
 		}
 		if err != nil {
+			f.buf.Records = f.buf.Records[:n]
 			if err = d.setAside(f, row, d.shared.schemas.Again(err)); err != nil {
 				return err
 			}
