@@ -115,7 +115,7 @@ func randomSessions(t *testing.T, seed uint64) {
 		default: // it has one
 		}
 	}
-	pass(20 * time.Second)
+	pass(10 * time.Second)
 	at := map[string]int{}
 	var story []string
 	for _, d := range b.sink.Delivered() {
