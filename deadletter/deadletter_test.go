@@ -361,9 +361,15 @@ func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 	if !p.Follow(group, at(0x20)) {
 		t.Fatal("the key is free while its letter is on its way")
 	}
+	if n := p.Waiting(); n != 0 {
+		t.Fatalf("%d keys have a letter in the topic before it was read", n)
+	}
 	p.Read(message(Wrap(rec, topic, c), 0, 0))
+	if n := p.Waiting(); n != 1 {
+		t.Fatalf("%d keys have a letter in the topic, want the one that was read", n)
+	}
 	marker(0)
-	if p.Len() != 1 {
+	if p.Len() != 1 || p.Waiting() != 0 {
 		t.Fatal("the key is free while the letter of a row that followed is on its way")
 	}
 	p.Read(message(Wrap(newRecord(0x20, 1, "a", "v"), topic, c), 0, 1))

@@ -41,6 +41,8 @@ type parkedKey struct {
 	first ID     // lowest record that was set aside: the ones before it were delivered
 	sent  ID     // highest record whose letter was announced and not read yet; zero: none
 	spans []span // of the partitions with letters that wait: one as a rule
+
+	repeated bool // records from before first were repeated, and may be on their way: see Overtakes
 }
 
 func (k *parkedKey) free() bool { return k.sent == ID{} && len(k.spans) == 0 }
@@ -69,6 +71,19 @@ func (p *Parked) Source(source string) {
 
 // Len is how many keys of the source are parked.
 func (p *Parked) Len() int { return int(p.count.Load()) }
+
+// Waiting is how many keys of the source have a letter that was read and waits. Others are parked for
+// a letter that was only announced.
+func (p *Parked) Waiting() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range p.keys {
+		if len(k.spans) > 0 {
+			n++
+		}
+	}
+	return n
+}
 
 // Park has later records of the group follow a record whose letter is about to be sent.
 func (p *Parked) Park(g Group, id ID) error {
@@ -111,6 +126,32 @@ func (p *Parked) Follow(g Group, id ID) bool {
 		k.sent = id
 	}
 	return true
+}
+
+// Overtakes reports whether a record follows its group while repeated records of the group, from
+// before its first letter, may be on their way to their own topic. Its letter may be durable before
+// them, and whoever re-drives it then puts it ahead of them.
+func (p *Parked) Overtakes(g Group, id ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.keys[g]
+	if k == nil {
+		return false
+	}
+	if id.Compare(k.first) < 0 {
+		k.repeated = true
+		return false
+	}
+	return k.repeated
+}
+
+// Settled notes that no record is on its way.
+func (p *Parked) Settled() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range p.keys {
+		k.repeated = false
+	}
 }
 
 // Gone forgets announced letters that will never be written, because the server's history left

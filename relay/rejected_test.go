@@ -58,6 +58,9 @@ func (r *rejecting) run(t *testing.T, cfg Config) {
 	cfg.RetryMin, cfg.RetryMax = max(cfg.RetryMin, 10*time.Millisecond), max(cfg.RetryMax, time.Second)
 	cfg.Replication.Slot = "orders"
 	parts := Parts{Source: r.server.open, Router: routes, Sink: func() (sink.Sink, error) { return r.sink, nil }}
+	if r.wrap != nil {
+		parts.Sink = func() (sink.Sink, error) { return r.wrap(r.sink), nil }
+	}
 	if cfg.ParkKey {
 		parts.Journal = r.log.reader()
 	}

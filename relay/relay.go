@@ -146,7 +146,7 @@ func (r *Relay) Run(ctx context.Context) error {
 func (r *Relay) Status() status.Status {
 	st := r.monitor.Status()
 	st.ParkedKeys = r.delivery.Letters.Keys()
-	st.LoseLetters(r.cfg.DeadLetterTopic, time.Now())
+	st.LoseLetters(r.cfg.DeadLetterTopic, r.delivery.Letters.Waiting(), time.Now())
 	return st
 }
 

@@ -22,17 +22,25 @@ import (
 // and what failed is sent again in the order of the stream.
 type atLeastOnce struct{ delivery *Delivery }
 
-func (g *atLeastOnce) Rules() Rules                           { return Rules{Repeats: true} }
-func (g *atLeastOnce) covers(*wal.Row) bool                   { return false }
-func (g *atLeastOnce) replace(*InFlight, int, *wal.Row) error { return nil }
-func (g *atLeastOnce) Pass(wal.LSN)                           {}
-func (g *atLeastOnce) MakeRoom()                              {}
-func (g *atLeastOnce) Renewal() (<-chan time.Time, func())    { return nil, func() {} }
-func (g *atLeastOnce) Renew()                                 {}
-func (g *atLeastOnce) Finish()                                {}
-func (g *atLeastOnce) Limit(lsn wal.LSN) wal.LSN              { return lsn }
+func (g *atLeastOnce) Rules() Rules                        { return Rules{Repeats: true} }
+func (g *atLeastOnce) covers(*wal.Row) bool                { return false }
+func (g *atLeastOnce) Pass(wal.LSN)                        {}
+func (g *atLeastOnce) MakeRoom()                           {}
+func (g *atLeastOnce) Renewal() (<-chan time.Time, func()) { return nil, func() {} }
+func (g *atLeastOnce) Renew()                              {}
+func (g *atLeastOnce) Finish()                             {}
+func (g *atLeastOnce) Limit(lsn wal.LSN) wal.LSN           { return lsn }
 
 func (g *atLeastOnce) Unreadable(_, _ context.Context, cause error) error { return cause }
+
+// replace replaces nothing: follow does. It stops the routing at a row whose letter would be durable
+// before repeated rows of its key.
+func (g *atLeastOnce) replace(f *InFlight, n int, _ *wal.Row) error {
+	if f.waitedFor != f.routed && g.delivery.shared.Letters.Overtake(g.delivery.start.Origin, f.buf.Records[n:]) {
+		return errOvertakes
+	}
+	return nil
+}
 
 // send waits while the sink has no room, and while the partitions of a topic are not known.
 func (g *atLeastOnce) send(f *InFlight) {
@@ -54,7 +62,7 @@ func (g *atLeastOnce) Close(cause error) {
 	}
 	stats := d.tracker.Stats()
 	if last, open := d.session.Last(); open && stats.Rows == 0 {
-		d.shared.partial = partialTransaction{last, g.ToRepeat(stats)}
+		d.shared.partial = partialTransaction{last, g.ToRepeat(stats), d.tracker.Confirmable()}
 	}
 }
 
@@ -325,6 +333,7 @@ func (g *atLeastOnce) sendFirst(ctx, deliveryCtx context.Context, f *InFlight) e
 		return err
 	}
 	f.waitedFor, f.durable = f.routed, f.sent
+	g.delivery.shared.Letters.Settled()
 	return nil
 }
 

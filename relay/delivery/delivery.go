@@ -77,7 +77,8 @@ type guarantee interface {
 	covers(row *wal.Row) bool
 
 	// replace puts dead letters into the place of records that an earlier session found rejected
-	// or that the sink refuses, or drops them. The row's records begin with the n-th of the batch.
+	// or that the sink refuses, or drops them. The row's records begin with the n-th of the batch, and
+	// are routed again after an error.
 	replace(f *InFlight, n int, row *wal.Row) error
 
 	// send hands the sink the records of a batch that are routed and not yet sent.
@@ -164,7 +165,7 @@ func (s *Shared) Open(ctx context.Context, session Session, start Start) (*Deliv
 	d := &Delivery{shared: s, session: session, start: start, sink: start.Sink, tracker: start.Tracker}
 	d.sends.wake = make(chan struct{}, 1)
 	d.sends.buffers.New = func() any { return new(record.Buffer) }
-	s.forgetOtherHistory(d.Lineage())
+	s.forget(d.Lineage(), start.Position)
 	d.begun = s.partial
 	if s.cfg.Guarantee != ExactlyOnce {
 		d.guarantee = &atLeastOnce{d}
@@ -210,6 +211,7 @@ func (d *Delivery) Route(f *InFlight) error {
 			err = d.replace(f, n, row)
 		}
 		if err != nil {
+			f.buf.Records = f.buf.Records[:n]
 			if err = d.setAside(f, row, d.shared.schemas.Again(err, f.read)); err != nil {
 				return err
 			}

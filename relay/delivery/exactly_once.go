@@ -173,7 +173,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 	// may be two.
 	blocked, isolated := d.shared.monitor.BlockedCommit(), d.shared.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(blocked, isolated), max(blocked, isolated)}) {
-		switch i := rowFrom(rows, stuck); {
+		switch i := wal.RowFrom(rows, stuck); {
 		case i == 0 && rows[0].Place().Commit == stuck && x.sentTo.Part.Commit != stuck: // it begins here
 			x.setPosition(true)
 		case i > 0 && i < len(rows):
@@ -183,7 +183,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 	last := &rows[len(rows)-1]
 	open := f.continues(last)
 	if open {
-		if i := rowFrom(rows, last.Txn.Commit); i > 0 {
+		if i := wal.RowFrom(rows, last.Txn.Commit); i > 0 {
 			records = x.sendRowsBefore(f, records, i, false)
 		}
 	}
@@ -228,16 +228,6 @@ func (x *exactlyOnce) sendRowsBefore(f *InFlight, records []record.Record, i int
 	x.advance(wal.EndBefore(f.batch.Rows, i))
 	x.setPosition(now)
 	return records[n:]
-}
-
-// rowFrom is the index of the first row that commits at a position or later.
-func rowFrom(rows []wal.Row, commit wal.LSN) int {
-	for i := range rows {
-		if rows[i].Place().Commit >= commit {
-			return i
-		}
-	}
-	return len(rows)
 }
 
 // continues reports whether a row's transaction continues after the batch. Its end may be known all

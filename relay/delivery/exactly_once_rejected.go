@@ -248,7 +248,7 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 
 // sendEarlierTransactions sends what commits before the transaction of the row that is routed next.
 func (x *exactlyOnce) sendEarlierTransactions(f *InFlight) {
-	if i := rowFrom(f.batch.Rows, f.batch.Rows[f.routed].Place().Commit); i > 0 {
+	if i := wal.RowFrom(f.batch.Rows, f.batch.Rows[f.routed].Place().Commit); i > 0 {
 		records := x.delivery.withPosition(f.buf.Records[f.sent:])
 		x.sendRowsBefore(f, records, i, true) // the rest is of the row's transaction, and is not sent
 	}

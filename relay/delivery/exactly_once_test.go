@@ -41,12 +41,12 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 // After a fork other rows have the positions of those that were rejected.
 func TestExactly_RefusalsAreOfOneHistory(t *testing.T) {
 	shared := new(Shared)
-	shared.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1})
+	shared.forget(wal.Lineage{SystemID: "7", Timeline: 1}, 0)
 	shared.rejections.records = map[recordID]rejectedRecord{{row: wal.Place{Commit: 320, Ordinal: 1}}: {reason: "record_too_large"}}
-	if shared.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1}); len(shared.rejections.records) != 1 {
+	if shared.forget(wal.Lineage{SystemID: "7", Timeline: 1}, 0); len(shared.rejections.records) != 1 {
 		t.Fatalf("forgot %v", shared.rejections.records)
 	}
-	if shared.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 2}); len(shared.rejections.records) != 0 {
+	if shared.forget(wal.Lineage{SystemID: "7", Timeline: 2}, 0); len(shared.rejections.records) != 0 {
 		t.Errorf("kept %v", shared.rejections.records)
 	}
 }

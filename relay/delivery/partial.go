@@ -8,8 +8,9 @@ import (
 // inside it: at a row that cannot be read, or because rows had to be dropped. It cannot be
 // confirmed, so each session reads it again; without this, each would also send it again.
 type partialTransaction struct {
-	last wal.Place
-	rows int // that the next start sends again
+	last  wal.Place
+	rows  int     // that the next start sends again
+	after wal.LSN // what commits before it was delivered
 }
 
 // unconfirmed counts its rows until the confirmed position is past its commit.
@@ -20,9 +21,12 @@ func (p partialTransaction) unconfirmed(confirmed wal.LSN) int {
 	return p.rows
 }
 
-// forgetOtherHistory forgets what names positions of another history: in this one other rows have
-// these positions.
-func (s *Shared) forgetOtherHistory(to wal.Lineage) {
+// forget forgets what names positions of another history: in this one other rows have these positions.
+// Where the slot went back, earlier rows come again; those of the partial transaction have to come after.
+func (s *Shared) forget(to wal.Lineage, start wal.LSN) {
+	if start < s.partial.after {
+		s.ForgetPartial()
+	}
 	if s.history != to {
 		s.history, s.partial, s.isolated = to, partialTransaction{}, 0
 		s.rejections = newRejections()

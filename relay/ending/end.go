@@ -82,6 +82,8 @@ func (e *Session) Err() error {
 		return fmt.Errorf("%w: %w", ErrDrainCut, cause)
 	case drifted:
 		return fmt.Errorf("%w: %w", ErrUnseen, cause)
+	case !e.Stopped && e.CloseFailed != nil: // the stream ended where it was to: the next session has the position taken
+		return fmt.Errorf("%w: %w", ErrDrainCut, e.CloseFailed)
 	}
 	return ErrDrainCut
 }

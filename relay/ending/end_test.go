@@ -20,6 +20,7 @@ func TestEnd_TellsTheNextStartWhatItHasToKnow(t *testing.T) {
 		"a clean end":                          {end: Session{Stopped: true}, not: []error{ErrDrainCut}},
 		"a stop with rows in flight":           {end: Session{Stopped: true, Unanswered: true}, want: []error{ErrDrainCut}},
 		"an end with rows in flight":           {end: Session{Unanswered: true}, want: []error{ErrDrainCut}},
+		"an end that the server did not take":  {end: Session{LastUnknown: true, CloseFailed: other}, want: []error{ErrDrainCut, other}},
 		"an error without a stop":              {end: Session{Cause: other, Unanswered: true}, want: []error{other}, not: []error{ErrDrainCut}},
 		"an error at a stop, nothing left":     {end: Session{Cause: other, Stopped: true}, want: []error{other}, not: []error{ErrDrainCut}},
 		"an error at a stop, rows in flight":   {end: Session{Cause: other, Stopped: true, Unanswered: true}, want: []error{ErrDrainCut}, not: []error{other}},

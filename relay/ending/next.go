@@ -42,7 +42,7 @@ func (r Relay) After(err error) Next {
 	if failed, ok := errors.AsType[*sink.Error](err); ok {
 		return r.afterSink(failed, err)
 	}
-	if errors.Is(err, sink.ErrClosed) {
+	if errors.Is(err, sink.ErrClosed) || err == ErrDrainCut { //nolint:errorlint // without a cause: the promised position could not be raised
 		return Next{State: status.Reconnecting, Reason: fault.ReasonKafkaUnreachable}
 	}
 	reason := postgres.Reason(err)

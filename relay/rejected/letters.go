@@ -76,11 +76,20 @@ func (l *Letters) Keys() int {
 	return l.parked.Len()
 }
 
+// Waiting counts the parked keys that have a letter in the topic.
+func (l *Letters) Waiting() int {
+	if l.parked == nil {
+		return 0
+	}
+	return l.parked.Waiting()
+}
+
 // Source names the server and slot in letters from now on.
 func (l *Letters) Source(id string) {
 	l.source = id
 	if l.parked != nil {
 		l.parked.Source(id)
+		l.parked.Settled() // nothing of an earlier session is on its way
 	}
 }
 
@@ -141,6 +150,28 @@ func (l *Letters) Park(of wal.Origin, rec *record.Record) error {
 		return nil
 	}
 	return l.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), id(of, rec))
+}
+
+// Overtake reports whether dead letters of the records of one row would be durable before repeated
+// records of their keys, which are on their way to their own topics. Until Settled a record counts as
+// on its way that Overtake was asked about.
+func (l *Letters) Overtake(of wal.Origin, records []record.Record) (overtake bool) {
+	if l.Keys() == 0 {
+		return false
+	}
+	for i := range records {
+		if rec := &records[i]; rec.Key != nil && rec.Topic != "" && l.parked.Overtakes(deadletter.KeyGroup(rec.Topic, rec.Key), id(of, rec)) {
+			overtake = true
+		}
+	}
+	return overtake
+}
+
+// Settled notes that all records are durable that were sent.
+func (l *Letters) Settled() {
+	if l.parked != nil {
+		l.parked.Settled()
+	}
 }
 
 var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there after that one")

@@ -192,3 +192,13 @@ func EndBefore(rows []Row, i int) LSN {
 	}
 	return row.Txn.End
 }
+
+// RowFrom is the index of the first row that commits at a position or later.
+func RowFrom(rows []Row, commit LSN) int {
+	for i := range rows {
+		if rows[i].Place().Commit >= commit {
+			return i
+		}
+	}
+	return len(rows)
+}

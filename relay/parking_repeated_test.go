@@ -1,0 +1,56 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+)
+
+// A start repeats rows of a parked key: those before the first dead letter go to their topic, the others
+// become letters again. A letter that is there before the rows ahead of it were acknowledged could be
+// re-driven ahead of them, and the key would end with an older row.
+func TestParking_RepeatedLettersWaitForTheRowsAheadOfThem(t *testing.T) {
+	for name, batches := range map[string]func(s *fakeServer){
+		"in one batch": func(s *fakeServer) {
+			s.batches = append(s.batches, fixed(110, 120, 1, "order/a/1", "order/b/2", "order/a/bad", "order/a/4"))
+		},
+		"in several batches": func(s *fakeServer) {
+			s.batches = append(s.batches, fixed(110, 120, 1, "order/a/1", "order/b/2"), fixed(130, 140, 1, "order/a/bad", "order/a/4"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer()
+				batches(server)
+				r := newRejecting(server)
+				r.sink.Decide(refuseBad)
+				cfg := Config{OnReject: DeadLetterOnReject, ParkKey: true}
+				r.run(t, cfg)
+				pass(time.Second)
+				r.stop(t)
+				server.mu.Lock()
+				server.confirmed = 100 // a crash of PostgreSQL
+				server.mu.Unlock()
+				held := new(sinktest.Recorder)
+				held.Hold()
+				r.sink = held
+				r.log.mu.Lock()
+				r.log.sinks = append(r.log.sinks, held)
+				r.log.mu.Unlock()
+				r.run(t, cfg)
+				pass(time.Second)
+				if n := held.Counts().Waiting; n != 2 {
+					t.Errorf("%d records are on their way, want the repeated rows 1 and 2", n)
+				}
+				held.Release()
+				pass(time.Second)
+				if got, letters := r.direct(), r.told(t); got != "1 2 1 2" || letters != "record_too_large:bad parked:4 parked:bad parked:4" {
+					t.Errorf("delivered %q, letters %q", got, letters)
+				}
+				r.stop(t)
+			})
+		})
+	}
+}
