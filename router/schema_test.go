@@ -2,8 +2,10 @@ package router
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/encode"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -32,6 +34,19 @@ func TestSchema_NullStaysANullValue(t *testing.T) {
 		err := r.Route(new(record.Buffer), textRow(rel, testID, "order", "k", "Placed", "null"))
 		if _, need := errors.AsType[*schemas.Need](err); need == (name == "check") || err == nil {
 			t.Errorf("%s, JSON null: %v", name, err)
+		}
+	}
+}
+
+// A subject that no registry can have is the row's fault: it is asked for nowhere, and the value of the
+// column is in no message.
+func TestSchema_RejectsASubjectThatNoRegistryTakes(t *testing.T) {
+	r, rel := mustNew(t, Mapping{Value: format.Avro, Schema: schemas.Config{Subject: "${event_type}", Options: encode.Options{Kind: encode.Avro}}}), tracedTable(t)
+	for event, refused := range map[string]bool{".": true, "..": true, strings.Repeat("s", 1025): true, "...": false, strings.Repeat("s", 1024): false, "a/b": false} {
+		err := r.Route(new(record.Buffer), textRow(rel, testID, "order", "k", event, "{}", null, null))
+		rejection, rejected := errors.AsType[*record.RowError](err)
+		if rejected != refused || rejected && (rejection.Reason != fault.ReasonEncode || rejection.Column != "event_type" || strings.Contains(err.Error(), "sss")) {
+			t.Errorf("%.10s: %v", event, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,9 @@ func (c *Config) Varies() bool { return c.Options.Kind != "" && c.Given == nil &
 
 // DefaultSubject is Confluent's TopicNameStrategy.
 const DefaultSubject = "${topic}-value"
+
+// maxSubject is the longest subject in bytes that a row may give: it stands in the URL of a question.
+const maxSubject = 1024
 
 // TopicName stands for the record's topic in the template of a subject.
 const TopicName = "topic"
@@ -137,6 +141,7 @@ func (t *Bound) of(b *record.Buffer, row *wal.Row, topic string, scratch *[]byte
 		return dst, nil
 	}
 	t.topic[0] = append(t.topic[0][:0], topic...)
+	var made *column.Source // that the subject is made of; nil: no column
 	for i := range t.subject.Parts {
 		p := &t.subject.Parts[i]
 		start := len(dst)
@@ -145,11 +150,14 @@ func (t *Bound) of(b *record.Buffer, row *wal.Row, topic string, scratch *[]byte
 		if dst, null, err = p.AppendTo(dst, b, row, t.topic[:]); err != nil {
 			return nil, err
 		}
-		if p.Source != nil && len(dst) == start {
+		if made = cmp.Or(p.Source, made); p.Source != nil && len(dst) == start {
 			return nil, record.Reject(fault.ReasonEncode, p.Source.Column, "%s, which the subject of the schema is made of, is %s; have every writer set it, or give it a default in schema.subject", p.Source.Called(), p.Source.Nothing(null))
 		}
 	}
 	*scratch = dst
+	if made != nil && (len(dst) > maxSubject || string(dst) == "." || string(dst) == "..") {
+		return nil, record.Reject(fault.ReasonEncode, made.Column, "%s gives the schema a subject of %d bytes that no registry takes; allowed: at most %d bytes, and neither . nor ..", made.Called(), len(dst), maxSubject)
+	}
 	return dst, nil
 }
 
