@@ -70,9 +70,11 @@ func hasUserinfo(text string) bool {
 }
 
 // mayHoldCredentials says of a value that something stands before an @ in it, as a password does
-// in an address. It is decided before the value is understood, so it takes any text.
+// in an address, or behind the ? of a URL, as a token does. It is decided before the value is
+// understood, so it takes any text.
 func mayHoldCredentials(n *document.Node) bool {
-	return strings.Contains(n.Text, "@") || slices.ContainsFunc(n.Items, mayHoldCredentials)
+	_, rest, isURL := strings.Cut(n.Text, "://")
+	return strings.Contains(n.Text, "@") || isURL && strings.Contains(rest, "?") || slices.ContainsFunc(n.Items, mayHoldCredentials)
 }
 
 // withoutCredentials is an address as a message may quote it.
