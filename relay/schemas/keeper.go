@@ -28,6 +28,7 @@ const (
 	defaultRefresh = 5 * time.Minute
 	patience       = 10 * time.Second       // a row waits unnoticed for so long
 	freshness      = 10 * time.Second       // after a look a row that waits to fit is a reason for another
+	warnEvery      = time.Minute            // at most, of looks that fail
 	apart          = 100 * time.Millisecond // between two looks because rows do not fit
 )
 
@@ -44,6 +45,8 @@ type Keeper struct {
 	registry schemas.Registry
 	cfg      Config
 	log      zerolog.Logger
+
+	warned time.Time // that Run failed
 
 	mu     sync.Mutex
 	looked map[any]*look // at subjects whose latest version counts: what the router has
@@ -102,8 +105,9 @@ func (k *Keeper) refresh(ctx context.Context) {
 		}
 		found, err := k.ask(ctx, need)
 		if err != nil {
-			if !failed && ctx.Err() == nil {
+			if !failed && ctx.Err() == nil && time.Since(k.warned) >= warnEvery {
 				k.log.Warn().Err(err).Msg("look at schemas again; going on with the versions at hand")
+				k.warned = time.Now()
 			}
 			failed = true
 			continue

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -340,6 +341,33 @@ func TestRun_LooksAtKnownSubjects(t *testing.T) {
 		k.Learn()
 		if value, err := route(r, row); err != nil || value[4] != 2 {
 			t.Errorf("after a minute: %x, %v", value, err)
+		}
+	})
+}
+
+// A registry that is away for long is said once a minute, however often it is asked.
+func TestRun_SaysOnceAMinuteThatALookFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v1, id: 1}
+		r, k, row := parts(t, f)
+		var said bytes.Buffer
+		k.log, k.cfg.Refresh = zerolog.New(&said), time.Second
+		_, err := route(r, row)
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			k.Run(ctx)
+		}()
+		f.set(v1, 1, &fault.Error{Kind: fault.KindRetry})
+		time.Sleep(150 * time.Second) //nolint:forbidigo // of a synctest
+		cancel()
+		<-ended
+		if n := strings.Count(said.String(), "look at schemas again"); n != 3 {
+			t.Errorf("said %d times in two and a half minutes:\n%s", n, &said)
 		}
 	})
 }
