@@ -105,7 +105,7 @@ func (d *checker) kafka(ctx context.Context) {
 		if d.unread {
 			d.add("topic", advice.Warn, next+"; with SELECT on the tables (table.select) this check sees which", "no topic is known: topic names come from rows, and the role may not read them")
 		} else {
-			d.ok("topic", "no topic is known: topic names come from rows, and the tables have none; %s", next)
+			d.ok("topic", "no topic is known: topic names come from rows, and no row of the tables gives one; %s", next)
 		}
 	}
 }

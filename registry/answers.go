@@ -137,6 +137,9 @@ func (c *Client) refusal(of string, e *sr.ResponseError) error {
 	case e.StatusCode == http.StatusNotFound && (e.ErrorCode == sr.ErrSubjectNotFound.Code || e.ErrorCode == sr.ErrVersionNotFound.Code || e.ErrorCode == sr.ErrSchemaNotFound.Code):
 		return c.failure(fault.KindRefused, fault.ReasonUnknownSubject, of, said, "register the schema, or correct outbox[].schema.subject and version; the relay tries again by itself")
 	}
+	if e.StatusCode/100 == 3 {
+		said = fmt.Errorf("%w, which is a redirect, and is not followed", said)
+	}
 	return c.answered(of, said)
 }
 

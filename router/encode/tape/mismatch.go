@@ -58,6 +58,9 @@ func Member(name string) string {
 	if len(name) > most {
 		name = name[:most] + "…"
 	}
+	if name == "" {
+		return `[""]`
+	}
 	for i, c := range name {
 		if (c < 'a' || 'z' < c) && (c < 'A' || 'Z' < c) && c != '_' && (c < '0' || '9' < c || i == 0) {
 			return "[" + strconv.QuoteToASCII(name) + "]"

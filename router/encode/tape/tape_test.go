@@ -21,3 +21,11 @@ func TestRead_GivesBackWhatALargePayloadTook(t *testing.T) {
 		t.Errorf("%v allocations for a usual payload", n)
 	}
 }
+
+func TestMember_IsReadableWhateverTheName(t *testing.T) {
+	for name, want := range map[string]string{"n": ".n", "_a9": "._a9", "": `[""]`, "9": `["9"]`, "a b": `["a b"]`, strings.Repeat("x", 41): `["` + strings.Repeat("x", 40) + `\u2026"]`} {
+		if got := Member(name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}
