@@ -99,7 +99,7 @@ var brokerKinds = []*kind{
 		if err := setTopicConfig(ctx, w, w.topics[topic], "max.message.bytes", "30000"); err != nil {
 			return err
 		}
-		row := `INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES (gen_random_uuid(), $1, $2, 'TooLarge', jsonb_build_object('large', $3::text))`
+		row := `INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES (gen_random_uuid(), $1, $2, 'TooLarge', jsonb_build_object('h', '', 's', 0, 'fill', $3::text))`
 		err := w.sql(ctx, row, w.aggregates[topic], "00000000-0000-4000-8000-000000000001", noise(d.N, 100_000))
 		d.hold(ctx)
 		return errors.Join(err, setTopicConfig(context.WithoutCancel(ctx), w, w.topics[topic], "max.message.bytes", w.plan.usualLimit()))

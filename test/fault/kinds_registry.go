@@ -120,7 +120,7 @@ func (w *world) prepareRegistry() error {
 	w.registry = newSchemaRegistry()
 	w.closers = append(w.closers, w.registry.Close)
 	for _, topic := range w.aggregates {
-		for _, event := range []string{"Event0", "Event1", "Event2", "Large"} {
+		for _, event := range []string{"Event0", "Event1", "Event2", "Large", "TooLarge"} {
 			if err := w.registry.register(topic + "-" + event); err != nil {
 				return err
 			}
