@@ -27,9 +27,11 @@ type fake struct {
 	id    uint32
 	err   error
 	asked int
+	takes time.Duration // until it answers
 }
 
 func (f *fake) Schema(_ context.Context, subject string, _ int) (*encode.Schema, error) {
+	time.Sleep(f.takes) //nolint:forbidigo // of a synctest
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
@@ -258,6 +260,23 @@ func TestAgain_LooksOnceMoreBeforeARowIsRejected(t *testing.T) {
 		await(k.Again(err, time.Now()))
 		if value, err := route(r, row); err != nil || string(value) != "\x00\x00\x00\x00\x02\x02" {
 			t.Errorf("with the new version: %x, %v", value, err)
+		}
+	})
+}
+
+// A registry may take longer to answer than a look is fresh: the row is rejected all the same.
+func TestAgain_ARowIsRejectedByAnAnswerThatTookLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v2, id: 1, takes: freshness + time.Second}
+		r, k, row := parts(t, f)
+		read := time.Now()
+		_, err := route(r, row)
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
+			t.Fatal(err)
+		}
+		_, err = route(r, row)
+		if _, ok := errors.AsType[*record.RowError](k.Again(err, read)); !ok {
+			t.Errorf("it waits for another answer, and for one after that: %v", k.Again(err, read))
 		}
 	})
 }
