@@ -50,7 +50,7 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	looked map[any]*look // at subjects whose latest version counts: what the router has
-	fresh  []*look       // guarded by mu; what it gets next
+	fresh  map[any]*look // guarded by mu; what it gets next: one of a subject, as no row may come for long
 	news   atomic.Bool   // there are some
 }
 
@@ -71,7 +71,7 @@ func New(registry schemas.Registry, cfg Config, log zerolog.Logger) *Keeper {
 	if cfg.Refresh <= 0 {
 		cfg.Refresh = defaultRefresh
 	}
-	return &Keeper{registry: registry, cfg: cfg, log: log, looked: make(map[any]*look)}
+	return &Keeper{registry: registry, cfg: cfg, log: log, looked: make(map[any]*look), fresh: make(map[any]*look)}
 }
 
 // Run looks at known subjects until ctx ends.
@@ -114,7 +114,7 @@ func (k *Keeper) refresh(ctx context.Context) {
 			continue
 		}
 		k.mu.Lock()
-		k.fresh = append(k.fresh, found)
+		k.fresh[need.Key()] = found
 		k.news.Store(true)
 		k.mu.Unlock()
 	}
@@ -127,7 +127,7 @@ func (k *Keeper) Learn() {
 	}
 	k.mu.Lock()
 	fresh := k.fresh
-	k.fresh = nil
+	k.fresh = make(map[any]*look)
 	k.news.Store(false)
 	k.mu.Unlock()
 	for _, found := range fresh {

@@ -391,6 +391,34 @@ func TestRun_SaysOnceAMinuteThatALookFailed(t *testing.T) {
 	})
 }
 
+// While no row comes nobody takes what Run finds: of each subject the last look waits, and no more.
+func TestRun_HoldsOneLookForASubjectWhileNoRowComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v1, id: 1}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go k.Run(ctx)
+		time.Sleep(time.Hour) //nolint:forbidigo // of a synctest
+		f.set(v1, 2, nil)
+		time.Sleep(time.Hour) //nolint:forbidigo // of a synctest
+		k.mu.Lock()
+		held := len(k.fresh)
+		k.mu.Unlock()
+		if held != 1 || f.asked < 100 {
+			t.Errorf("%d looks at one subject are held, of %d", held, f.asked)
+		}
+		k.Learn()
+		if value, err := route(r, row); err != nil || value[4] != 2 {
+			t.Errorf("%x, %v", value, err)
+		}
+	})
+}
+
 func TestKeeper_OfARelayWithoutSchemasDoesNothing(t *testing.T) {
 	k := New(nil, Config{}, zerolog.Nop())
 	k.Learn()
