@@ -252,6 +252,36 @@ func TestDebezium_TransactionBeginsOnce(t *testing.T) {
 	}
 }
 
+// A row whose dead letter has to wait for the rows ahead of it is routed again. It counts once, and the
+// transaction goes on, whichever of its rows that is; a session that reads the row again begins anew.
+func TestDebezium_ARowThatIsRoutedAgainCountsOnce(t *testing.T) {
+	for again := uint64(1); again <= 3; again++ {
+		r := mustNew(t, router.Mapping{Connector: jsonValues("provide.transaction.metadata=true")})
+		var b record.Buffer
+		row := eventRow(t)
+		for range 2 { // sessions
+			b.Reset()
+			for ordinal := uint64(1); ordinal <= 3; ordinal++ {
+				next := *row
+				next.Ordinal = ordinal
+				n := len(b.Records)
+				for tries := 0; tries < 3 && (tries == 0 || ordinal == again); tries++ {
+					b.Records = b.Records[:n]
+					if err := r.Route(&b, &next); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := r.Route(&b, changed(row, wal.Commit)); err != nil {
+				t.Fatal(err)
+			}
+			if len(b.Records) != 5 || !strings.Contains(string(b.Records[0].Value), "BEGIN") || !strings.Contains(string(b.Records[4].Value), `"event_count":3`) {
+				t.Errorf("row %d is routed again: %d records, the last is %s", again, len(b.Records), b.Records[len(b.Records)-1].Value)
+			}
+		}
+	}
+}
+
 // The first rows of a transaction were delivered by an earlier session.
 func TestDebezium_TransactionGoesOnBehindRowsThatWereDelivered(t *testing.T) {
 	r := mustNew(t, router.Mapping{Connector: jsonValues("provide.transaction.metadata=true")})

@@ -2,6 +2,7 @@ package debezium
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -268,7 +269,7 @@ func (t *transactions) begin(b *record.Buffer, d *connector, row *wal.Row) error
 		return nil
 	}
 	commit := uint64(row.Txn.Commit)
-	if t.open && t.txn == commit && row.Ordinal > t.ordinal {
+	if t.open && t.txn == commit && (row.Ordinal > t.ordinal || t.uncount(row)) {
 		return nil
 	}
 	*t = transactions{txn: commit}
@@ -292,6 +293,20 @@ func (t *transactions) count(row *wal.Row) {
 		}
 	}
 	t.tables, t.counts = append(t.tables, name), append(t.counts, 1)
+}
+
+// uncount takes back the row that was counted last, if this is it: its records were dropped, and it is
+// routed again. It leaves the first row of a transaction, whose records begin with BEGIN.
+func (t *transactions) uncount(row *wal.Row) bool {
+	i := slices.Index(t.tables, record.PlainName(row.Relation))
+	if row.Ordinal != t.ordinal || i < 0 || len(t.tables) == 1 && t.counts[0] == 1 {
+		return false
+	}
+	if t.counts[i]--; t.counts[i] == 0 {
+		t.tables, t.counts = t.tables[:i], t.counts[:i] // the row brought the table in
+	}
+	t.ordinal--
+	return true
 }
 
 // end closes it.

@@ -35,7 +35,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	asking  map[string]*answer // look-ups that are under way, or failed a moment ago
-	first   int                // of the addresses: where a try fails the next one begins with another
+	first   int                // the address that look-ups begin with; where one fails the next one begins with another
 	now     func() time.Time
 	pinned  map[string]*encode.Schema // versions, which never change
 	forgets time.Duration
@@ -153,7 +153,8 @@ func (c *Client) once(ctx context.Context, key string, share bool, look func(con
 func (c *Client) run(key string, a *answer, look func(context.Context, *sr.Client) (any, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxLook)
 	defer cancel()
-	cl, done, err := c.client()
+	first := c.begins()
+	cl, done, err := c.client(first)
 	if err == nil {
 		a.value, a.err = look(ctx, cl)
 		done()
@@ -169,7 +170,9 @@ func (c *Client) run(key string, a *answer, look func(context.Context, *sr.Clien
 		forgets := c.forgets
 		if failure, ok := errors.AsType[*fault.Error](a.err); ok && failure.Kind == fault.KindRetry {
 			forgets = min(forgets, remembersLost)
-			c.first++
+			if c.first == first { // else a look-up that failed beside this one has moved it
+				c.first = (first + 1) % max(1, len(c.cfg.URLs))
+			}
 		}
 		a.until = c.now().Add(forgets)
 		c.dropOld()
@@ -190,8 +193,16 @@ func (c *Client) dropOld() {
 	}
 }
 
-// client is for one look-up: look-ups are rare, and files of TLS may have changed since the last one.
-func (c *Client) client() (cl *sr.Client, done func(), err error) {
+// begins is the address that a look-up begins with now.
+func (c *Client) begins() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.first
+}
+
+// client is for one look-up, which begins with the address at first: look-ups are rare, and files of
+// TLS may have changed since the last one.
+func (c *Client) client(first int) (cl *sr.Client, done func(), err error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if c.cfg.TLS != nil {
 		if transport.TLSClientConfig, err = c.cfg.TLS(); err != nil {
@@ -200,9 +211,6 @@ func (c *Client) client() (cl *sr.Client, done func(), err error) {
 	}
 	transport.MaxResponseHeaderBytes = 64 << 10
 	transport.DialContext = (&net.Dialer{Timeout: c.cfg.Timeout}).DialContext
-	c.mu.Lock()
-	first := c.first % max(1, len(c.cfg.URLs))
-	c.mu.Unlock()
 	cl, err = sr.NewClient(sr.URLs(slices.Concat(c.cfg.URLs[first:], c.cfg.URLs[:first])...), sr.UserAgent("cdc-relay"), sr.PreReq(c.authorize), sr.HTTPClient(&http.Client{
 		Timeout:       c.cfg.Timeout,
 		Transport:     bounded{transport},

@@ -198,6 +198,37 @@ func TestSchema_AsksTheNextAddress(t *testing.T) {
 	}
 }
 
+// Look-ups that fail together, of two subjects or two shards, have the next ones begin with the next
+// address, and not with the one after that.
+func TestSchema_AsksTheNextAddressAfterFailuresTogether(t *testing.T) {
+	r := fake(t)
+	register(t, r, "s", sr.Schema{Schema: text})
+	register(t, r, "t", sr.Schema{Schema: text})
+	var both sync.WaitGroup
+	both.Add(2)
+	unwell := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		both.Done()
+		both.Wait()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer unwell.Close()
+	c := New(Config{URLs: []string{unwell.URL, r.URL()}, Timeout: 10 * time.Second})
+	c.forgets = 0
+	var asking sync.WaitGroup
+	for _, subject := range []string{"s", "t"} {
+		asking.Go(func() {
+			if _, err := c.Schema(t.Context(), subject, 0); reasonOf(err) != fault.ReasonRegistryUnreachable {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	both.Add(1)
+	if s, err := c.Schema(t.Context(), "s", 0); err != nil || s.Version != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 // A rotated secret applies without a restart, and one that cannot be read is named in the error.
 func TestSchema_ReadsSecretsAtEachRequest(t *testing.T) {
 	r := fake(t, srfake.WithAuth("Bearer new"))

@@ -133,7 +133,7 @@ func (c *Client) clientFor(s *encode.Schema) (wanted sr.Schema, cl *sr.Client, d
 	if err := wanted.Type.UnmarshalText([]byte(s.Kind)); err != nil {
 		return wanted, nil, nil, fmt.Errorf("register %s: %w", s.File, err)
 	}
-	if cl, done, err = c.client(); err != nil {
+	if cl, done, err = c.client(c.begins()); err != nil {
 		return wanted, nil, nil, c.unregistered(s, err)
 	}
 	return wanted, cl, done, nil

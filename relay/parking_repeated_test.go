@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
@@ -53,4 +54,52 @@ func TestParking_RepeatedLettersWaitForTheRowsAheadOfThem(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With position headers the rows of a transaction are sent once its commit was read. What waited for one
+// key meanwhile says nothing of the rows of another one that are not sent yet.
+func TestParking_RepeatedLettersWaitForTheRowsThatWereHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closing := func() *wal.Batch {
+			b := batch(110, 120, 4, "order/x/4")
+			b.Rows[0].Txn.End, b.Closes = 120, 120
+			return b
+		}
+		next := func() *wal.Batch {
+			b := batch(130, 140, 1, "order/k/bad5")
+			b.Rows[0].Txn.End = 140
+			return b
+		}
+		server := newServer(open(fixed(110, 120, 1, "order/k/1", "order/j/2", "order/j/bad3")), closing, next)
+		server.skipConfirmed = true
+		r := newRejecting(server)
+		r.sink.Decide(refuseBad)
+		cfg := Config{OnReject: DeadLetterOnReject, ParkKey: true, PositionHeaders: true}
+		r.run(t, cfg)
+		pass(time.Second)
+		r.stop(t)
+		if letters := r.told(t); letters != "record_too_large:bad3 record_too_large:bad5" {
+			t.Fatalf("letters %q", letters)
+		}
+		server.mu.Lock()
+		server.confirmed = 100 // a crash of PostgreSQL
+		server.mu.Unlock()
+		held := new(sinktest.Recorder)
+		held.Hold()
+		r.sink = held
+		r.log.mu.Lock()
+		r.log.sinks = append(r.log.sinks, held)
+		r.log.mu.Unlock()
+		r.run(t, cfg)
+		pass(time.Second)
+		if n := held.Counts().Waiting; n != 4 {
+			t.Errorf("%d records are on their way, want those of the first transaction", n)
+		}
+		held.Release()
+		pass(time.Second)
+		if got, letters := r.direct(), r.told(t); got != "1 2 4 1 2 4" || letters != "record_too_large:bad3 record_too_large:bad5 parked:bad3 parked:bad5" {
+			t.Errorf("delivered %q, letters %q", got, letters)
+		}
+		r.stop(t)
+	})
 }

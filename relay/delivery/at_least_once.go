@@ -333,7 +333,9 @@ func (g *atLeastOnce) sendFirst(ctx, deliveryCtx context.Context, f *InFlight) e
 		return err
 	}
 	f.waitedFor, f.durable = f.routed, f.sent
-	g.delivery.shared.Letters.Settled()
+	if f.sent == len(f.buf.Records) && !g.delivery.Holding() { // held rows are sent later
+		g.delivery.shared.Letters.Settled()
+	}
 	return nil
 }
 

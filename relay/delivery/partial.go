@@ -1,8 +1,6 @@
 package delivery
 
-import (
-	"github.com/cdc-relay/cdc-relay/replication/wal"
-)
+import "github.com/cdc-relay/cdc-relay/replication/wal"
 
 // partialTransaction is the beginning of a transaction that was delivered before the stream ended
 // inside it: at a row that cannot be read, or because rows had to be dropped. It cannot be

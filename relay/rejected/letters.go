@@ -167,7 +167,7 @@ func (l *Letters) Overtake(of wal.Origin, records []record.Record) (overtake boo
 	return overtake
 }
 
-// Settled notes that all records are durable that were sent.
+// Settled notes that all records are durable that were routed.
 func (l *Letters) Settled() {
 	if l.parked != nil {
 		l.parked.Settled()

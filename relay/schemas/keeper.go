@@ -50,16 +50,17 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	looked map[any]*look // at subjects whose latest version counts: what the router has
-	fresh  []*look       // guarded by mu; what it gets next
+	fresh  map[any]*look // guarded by mu; what it gets next: one of a subject, as no row may come for long
 	news   atomic.Bool   // there are some
 }
 
 // look is what came of asking. A subject's latest version is the one of the look that was asked last,
 // not of the one that was answered last.
 type look struct {
-	need   *schemas.Need
-	asked  time.Time
-	answer *schemas.Answer
+	need     *schemas.Need
+	asked    time.Time
+	answered time.Time
+	answer   *schemas.Answer
 }
 
 // New returns nil without a registry.
@@ -70,7 +71,7 @@ func New(registry schemas.Registry, cfg Config, log zerolog.Logger) *Keeper {
 	if cfg.Refresh <= 0 {
 		cfg.Refresh = defaultRefresh
 	}
-	return &Keeper{registry: registry, cfg: cfg, log: log, looked: make(map[any]*look)}
+	return &Keeper{registry: registry, cfg: cfg, log: log, looked: make(map[any]*look), fresh: make(map[any]*look)}
 }
 
 // Run looks at known subjects until ctx ends.
@@ -113,7 +114,7 @@ func (k *Keeper) refresh(ctx context.Context) {
 			continue
 		}
 		k.mu.Lock()
-		k.fresh = append(k.fresh, found)
+		k.fresh[need.Key()] = found
 		k.news.Store(true)
 		k.mu.Unlock()
 	}
@@ -126,7 +127,7 @@ func (k *Keeper) Learn() {
 	}
 	k.mu.Lock()
 	fresh := k.fresh
-	k.fresh = nil
+	k.fresh = make(map[any]*look)
 	k.news.Store(false)
 	k.mu.Unlock()
 	for _, found := range fresh {
@@ -153,14 +154,14 @@ func (k *Keeper) learn(found *look) {
 	}
 }
 
-// askedAt is when the question was asked whose answer the router has.
-func (k *Keeper) askedAt(need *schemas.Need) (at time.Time) {
+// last is when the question was asked and answered whose answer the router has.
+func (k *Keeper) last(need *schemas.Need) (asked, answered time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if have := k.looked[need.Key()]; have != nil {
-		at = have.asked
+		asked, answered = have.asked, have.answered
 	}
-	return at
+	return asked, answered
 }
 
 // Again is the error of a row that was read at some time, or a *schemas.Need where the registry may
@@ -170,7 +171,7 @@ func (k *Keeper) Again(err error, read time.Time) error {
 	if !ok || k == nil {
 		return err
 	}
-	if at := k.askedAt(misfit.Need); !at.Before(read) && time.Since(at) < freshness {
+	if asked, answered := k.last(misfit.Need); !asked.Before(read) && time.Since(answered) < freshness {
 		return err
 	}
 	return misfit.Need
@@ -186,7 +187,7 @@ func (k *Keeper) ask(ctx context.Context, need *schemas.Need) (*look, error) {
 		}
 		k.cfg.Asked(outcome)
 	}
-	found.answer = answer
+	found.answer, found.answered = answer, time.Now()
 	return found, err
 }
 
@@ -227,7 +228,8 @@ func (k *Keeper) Await(ctx, deliveryCtx context.Context, s Session, need *schema
 
 // keepApart spares the registry a question for each batch of rows that do not fit. A stop ends the wait.
 func (k *Keeper) keepApart(ctx, deliveryCtx context.Context, s Session, need *schemas.Need) error {
-	d := apart - time.Since(k.askedAt(need))
+	asked, _ := k.last(need)
+	d := apart - time.Since(asked)
 	if d <= 0 {
 		return nil
 	}

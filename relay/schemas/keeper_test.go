@@ -27,9 +27,11 @@ type fake struct {
 	id    uint32
 	err   error
 	asked int
+	takes time.Duration // until it answers
 }
 
 func (f *fake) Schema(_ context.Context, subject string, _ int) (*encode.Schema, error) {
+	time.Sleep(f.takes) //nolint:forbidigo // of a synctest
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
@@ -262,6 +264,23 @@ func TestAgain_LooksOnceMoreBeforeARowIsRejected(t *testing.T) {
 	})
 }
 
+// A registry may take longer to answer than a look is fresh: the row is rejected all the same.
+func TestAgain_ARowIsRejectedByAnAnswerThatTookLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v2, id: 1, takes: freshness + time.Second}
+		r, k, row := parts(t, f)
+		read := time.Now()
+		_, err := route(r, row)
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
+			t.Fatal(err)
+		}
+		_, err = route(r, row)
+		if _, ok := errors.AsType[*record.RowError](k.Again(err, read)); !ok {
+			t.Errorf("it waits for another answer, and for one after that: %v", k.Again(err, read))
+		}
+	})
+}
+
 // While the registry is away nobody knows whether it has a version that the row fits: the row waits.
 func TestAgain_ARowThatDoesNotFitWaitsForARegistryThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -368,6 +387,34 @@ func TestRun_SaysOnceAMinuteThatALookFailed(t *testing.T) {
 		<-ended
 		if n := strings.Count(said.String(), "look at schemas again"); n != 3 {
 			t.Errorf("said %d times in two and a half minutes:\n%s", n, &said)
+		}
+	})
+}
+
+// While no row comes nobody takes what Run finds: of each subject the last look waits, and no more.
+func TestRun_HoldsOneLookForASubjectWhileNoRowComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{text: v1, id: 1}
+		r, k, row := parts(t, f)
+		_, err := route(r, row)
+		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go k.Run(ctx)
+		time.Sleep(time.Hour) //nolint:forbidigo // of a synctest
+		f.set(v1, 2, nil)
+		time.Sleep(time.Hour) //nolint:forbidigo // of a synctest
+		k.mu.Lock()
+		held := len(k.fresh)
+		k.mu.Unlock()
+		if held != 1 || f.asked < 100 {
+			t.Errorf("%d looks at one subject are held, of %d", held, f.asked)
+		}
+		k.Learn()
+		if value, err := route(r, row); err != nil || value[4] != 2 {
+			t.Errorf("%x, %v", value, err)
 		}
 	})
 }

@@ -62,8 +62,10 @@ func compileJSONSchema(s *Schema, o Options) (body, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft7) // as registries take a schema without $schema
 	c.UseLoader(loaded)
-	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: root, Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
-		return v, nil
+	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: root, Compile: func(c *jsonschema.CompilerContext, _ map[string]any) (jsonschema.SchemaExt, error) {
+		one := c.Enqueue(nil) // the schema that is being compiled
+		one.Format = v.counted(one.Format)
+		return nil, nil
 	}})
 	c.AssertVocabs() // that one, in each draft
 	if err := c.AddResource(root, document); err != nil {
@@ -145,11 +147,21 @@ const (
 // errSteps is a payload that takes more.
 var errSteps = errors.New("takes too many steps to validate: alternatives of the schema that look alike double them at each level")
 
-// Validate is called by the library at each step.
-func (v *validated) Validate(*jsonschema.ValidatorContext, any) {
-	if v.steps--; v.steps < 0 {
-		runtime.Goexit() // the library cannot be stopped otherwise
+// counted is the format of a schema, if it has one, and counts a step: the library asks it before it goes
+// into the value. It does not ask an extension where a value does not fit within not or if.
+func (v *validated) counted(format *jsonschema.Format) *jsonschema.Format {
+	counts := jsonschema.Format{Name: "any", Validate: func(any) error { return nil }}
+	if format != nil {
+		counts = *format
 	}
+	validate := counts.Validate
+	counts.Validate = func(value any) error {
+		if v.steps--; v.steps < 0 {
+			runtime.Goexit() // the library cannot be stopped otherwise
+		}
+		return validate(value)
+	}
+	return &counts
 }
 
 func (v *validated) holdAgainst(tree any) error {
