@@ -55,7 +55,9 @@ func New(cfg Config) (*Inbox, error) {
 		" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) ORDER BY e.key COLLATE \"C\" ON CONFLICT DO NOTHING RETURNING key"
 	b.known = "SELECT key FROM " + b.table + " WHERE consumer = $1::text AND key = ANY($2::text[]) AND NOT dead"
 	// Not ON CONFLICT DO UPDATE … WHERE dead: that locks, and writes WAL for, every duplicate.
-	b.revive = "UPDATE " + b.table + " SET dead = false WHERE consumer = $1::text AND key = ANY($2::text[]) AND dead RETURNING key"
+	// Its time is that of this claim: its record can come again for as long as any other.
+	b.revive = "UPDATE " + b.table + " AS i SET dead = false, at = greatest(i.at, (SELECT max(coalesce(e.at, now()))" +
+		" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) WHERE e.key = i.key)) WHERE consumer = $1::text AND key = ANY($2::text[]) AND dead RETURNING key"
 	b.bury = "INSERT INTO " + b.table + " (consumer, key, at, dead) SELECT $1::text, e.key, coalesce(e.at, now()), true" +
 		" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) ON CONFLICT (consumer, key) DO UPDATE SET dead = true RETURNING key"
 	b.prune = "DELETE FROM " + b.table + " WHERE ctid = ANY(ARRAY(SELECT ctid FROM " + b.table +
@@ -208,7 +210,7 @@ func (b *Inbox) take(ctx context.Context, tx Tx, keys []Key, got map[string]bool
 	}
 	if len(got) < len(keys) {
 		// A key that is dead is claimed again: its dead letter was sent again.
-		if err := tx.Query(ctx, b.revive, []any{b.consumer, names}, collect); err != nil {
+		if err := tx.Query(ctx, b.revive, []any{b.consumer, names, times}, collect); err != nil {
 			return b.explained("claim keys", err)
 		}
 	}

@@ -13,7 +13,7 @@ func TestSQL_PrintsTheTablesOfAConsumer(t *testing.T) {
 	for _, format := range migrations.Formats() {
 		got := invoke(t, closedPorts, "sql", "--inbox", "--format", format, "--role", "billing")
 		got.want(t, exitOK, `CREATE TABLE IF NOT EXISTS "public".inbox (`, "")
-		got.want(t, exitOK, `GRANT SELECT, INSERT, UPDATE (dead), DELETE ON TABLE "public".inbox TO "billing";`, "")
+		got.want(t, exitOK, `GRANT SELECT, INSERT, UPDATE (dead, at), DELETE ON TABLE "public".inbox TO "billing";`, "")
 		for _, other := range []string{"slot", "PUBLICATION", "outbox", "CREATE ROLE"} {
 			if strings.Contains(got.stdout, other) {
 				t.Errorf("%s: it has %s:\n%s", format, other, got.stdout)

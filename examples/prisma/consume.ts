@@ -26,7 +26,10 @@ function once(record: Record): Promise<boolean> {
   return prisma.$transaction(async (tx) => {
     // skipDuplicates is ON CONFLICT DO NOTHING. Not findUnique and then create: two deliveries would find nothing.
     const { count } = await tx.inbox.createMany({ data: [{ consumer: name, key: keyOf(record), at: new Date() }], skipDuplicates: true })
-    if (count) await handle(tx, record)
+    if (count) {
+      await handle(tx, record)
+      await tx.$queryRaw`SELECT 1` // fails if handle hid a failed statement: COMMIT would roll back without an error
+    }
     return count === 1
   })
 }

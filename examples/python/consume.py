@@ -37,6 +37,7 @@ def once(db: psycopg.Connection, message: Message) -> bool:
         ).rowcount
         if claimed:
             handle(db, message)
+            db.execute("SELECT 1")  # fails if handle hid a failed statement: COMMIT would roll back without an error
     return bool(claimed)
 
 

@@ -24,6 +24,7 @@ class IdempotentConsumer:
             claim = await session.execute(CLAIM, {"consumer": self.consumer, "key": key_of(record)})
             if claim.rowcount:
                 await handler(session, record)
+                await session.execute(text("SELECT 1"))  # fails if the handler hid a failed statement: COMMIT would roll back without an error
         return bool(claim.rowcount)
 
 

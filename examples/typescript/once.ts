@@ -31,7 +31,8 @@ export async function once(pool: pg.Pool, event: Received): Promise<boolean> {
     await tx.query('BEGIN')
     const claim = await tx.query('INSERT INTO inbox (consumer, key, at) VALUES ($1, $2, now()) ON CONFLICT DO NOTHING', [consumer, keyOf(event)])
     if (claim.rowCount) await handle(tx, event)
-    await tx.query('COMMIT')
+    const end = await tx.query('COMMIT')
+    if (end.command !== 'COMMIT') throw new Error('handle hid a failed statement: nothing is committed')
     return claim.rowCount === 1
   } catch (error) {
     await tx.query('ROLLBACK').catch((reason: Error) => { broken = reason })

@@ -16,7 +16,8 @@ async function inTransaction<T>(pool: pg.Pool, work: (tx: pg.PoolClient) => Prom
   try {
     await tx.query('BEGIN')
     const result = await work(tx)
-    await tx.query('COMMIT')
+    const end = await tx.query('COMMIT')
+    if (end.command !== 'COMMIT') throw new Error('a failed statement was hidden: nothing is committed')
     return result
   } catch (error) {
     await tx.query('ROLLBACK').catch((reason: Error) => { broken = reason })

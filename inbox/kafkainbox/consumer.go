@@ -30,6 +30,8 @@ const (
 
 	commitLimit = 10 * time.Second
 
+	maxLetter = 64 << 20 // below what the client writes to a broker at once
+
 	// leaveLimit is what the client has to leave the group. It waits for the end of a rebalance, and
 	// so for the session of a member that was killed; then the group finds out by itself.
 	leaveLimit = 5 * time.Second
@@ -55,6 +57,9 @@ type Consumer struct {
 	troubled   time.Time // when the last trouble was logged
 	again      func()    // ends the session
 	backwards  bool      // the session ends because the database was set back
+	wentBack   bool      // a session did
+
+	beginnings map[place]int64 // offsets of partitions that this consumer made the first row for
 }
 
 type place struct {
@@ -72,12 +77,13 @@ func New(cfg Config) (*Consumer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make consumer: %w", err)
 	}
-	c := &Consumer{cfg: cfg, box: box, sql: compile(cfg.Schema), connections: make(chan struct{}, cfg.Connections), suspect: make(chan struct{}, 1), partitions: make(map[place]*partition)}
+	c := &Consumer{cfg: cfg, box: box, sql: compile(cfg.Schema), connections: make(chan struct{}, cfg.Connections), suspect: make(chan struct{}, 1), partitions: make(map[place]*partition), beginnings: make(map[place]int64)}
 	c.options = slices.Concat([]kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ConsumerGroup(cfg.Group),
 		kgo.ConsumeTopics(cfg.Topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a group that is new begins with the oldest record
+		kgo.ProducerBatchMaxBytes(maxLetter),              // a record that the brokers took is not refused here as a dead letter
 	}, cfg.Kafka, []kgo.Opt{
 		// These keep the promises above, so they come last.
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -165,12 +171,21 @@ func (c *Consumer) session(ctx context.Context) error {
 func (c *Consumer) setBack() {
 	c.mu.Lock()
 	first := !c.backwards
-	c.backwards = true
+	c.backwards, c.wentBack = true, true
 	again := c.again
 	c.mu.Unlock()
 	if first {
 		c.trouble(context.Background(), errSetBack)
 		again()
+	}
+}
+
+// began remembers the offset at which the first row of a partition was made.
+func (c *Consumer) began(at place, next int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, is := c.beginnings[at]; !is {
+		c.beginnings[at] = next
 	}
 }
 

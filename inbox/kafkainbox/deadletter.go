@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-relay/cdc-relay/inbox"
 	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
 )
 
@@ -69,7 +70,8 @@ func unsent(topic string, why *RecordError, err error) error {
 	return fmt.Errorf("offset %d, which failed (%s): send dead letter to topic %s: %w%s", why.Offset, describe(why.Err), topic, err, next)
 }
 
-// bury marks the key of a record as dead. A record without a key has none to mark.
+// bury marks the key of a record as dead, unless another member has handled the record meanwhile:
+// its dead letter, sent again, is a duplicate then. A record without a key has none to mark.
 func (p *partition) bury(q *queue, it item) error {
 	if it.key.IsZero() && !p.c.cfg.Offsets {
 		return nil
@@ -82,7 +84,10 @@ func (p *partition) bury(q *queue, it item) error {
 	if p.c.cfg.Offsets {
 		err = p.move(tx, []item{it})
 	} else if err = p.there(tx, q.lastKey()); err == nil {
-		err = p.c.box.Bury(p.ctx, pgxinbox.Tx(tx), it.key)
+		var fresh []bool
+		if fresh, err = p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), []inbox.Key{it.key}); err == nil && fresh[0] {
+			err = p.c.box.Bury(p.ctx, pgxinbox.Tx(tx), it.key)
+		}
 	}
 	if err == nil {
 		err = tx.Commit(p.ctx)

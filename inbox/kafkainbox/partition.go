@@ -393,6 +393,13 @@ func (p *partition) waits() bool {
 	return p.loaded && p.tracker.idle()
 }
 
+// isNew reports whether the database knew nothing of the partition at its assignment.
+func (p *partition) isNew() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.since.next < 0
+}
+
 // pause waits, and reports false when the partition is to stop.
 func (p *partition) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)

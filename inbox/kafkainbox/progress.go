@@ -32,21 +32,22 @@ func compile(schema string) statements {
 	// by the clock of a server that was set back to before the claim, as clocks only go forward.
 	has := func(topic, number, key, at, keep string) string {
 		return "(EXISTS (SELECT FROM " + keys + " WHERE consumer = $1 AND key = " + key + ") OR EXISTS (SELECT FROM " + table +
-			" WHERE consumer = $1 AND topic = " + topic + " AND partition = " + number + " AND " + at + " < at - " + keep + "::interval))"
+			" WHERE consumer = $1 AND topic = " + topic + " AND partition = " + number + " AND " + at + " < least(at, now()) - " + keep + "::interval))"
 	}
+	// A clock is never ahead of the database's: that of a member which is would have keys deleted.
 	return statements{
-		load: "SELECT next, at FROM " + table + one,
+		load: "SELECT next, least(at, now()) FROM " + table + one,
 		all:  "SELECT topic, partition, next FROM " + table + " WHERE consumer = $1 AND topic = ANY($2)",
 		// A member that was frozen, and believes to own the partition still, moves nothing back.
 		store: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at)" +
-			" SELECT $1, e.topic, e.number, e.next, e.at FROM unnest($2::text[], $3::int[], $4::bigint[], $5::timestamptz[]) AS e(topic, number, next, at)" +
+			" SELECT $1, e.topic, e.number, e.next, least(e.at, now()) FROM unnest($2::text[], $3::int[], $4::bigint[], $5::timestamptz[]) AS e(topic, number, next, at)" +
 			" WHERE NOT EXISTS (SELECT FROM unnest($6::text[], $7::int[], $8::text[], $9::timestamptz[]) AS k(topic, number, key, claimed) WHERE NOT " + has("k.topic", "k.number", "k.key", "k.claimed", "$10") + ") ORDER BY 2, 3" +
-			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET next = greatest(p.next, excluded.next), at = greatest(p.at, excluded.at)," +
+			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET next = greatest(p.next, excluded.next), at = least(greatest(p.at, excluded.at), now())," +
 			" starts = CASE WHEN excluded.next > p.next THEN 0 ELSE p.starts END",
-		begin: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at, starts) VALUES ($1, $2, $3, $4, $5, 1)" +
+		begin: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at, starts) VALUES ($1, $2, $3, $4, least($5::timestamptz, now()), 1)" +
 			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET starts = p.starts + 1 RETURNING starts, next",
 		move:   "UPDATE " + table + " SET next = $5, at = greatest(at, $6), starts = 0" + one + " AND next = $4",
-		oldest: "SELECT min(at) FROM " + table + " WHERE consumer = $1",
+		oldest: "SELECT min(least(at, now())) FROM " + table + " WHERE consumer = $1",
 		there:  "SELECT " + has("$2", "$3", "$4", "$5::timestamptz", "$6"),
 		try: "INSERT INTO " + attempts + " AS a (consumer, topic, partition, record, n) VALUES ($1, $2, $3, $4, 1)" +
 			" ON CONFLICT (consumer, topic, partition, record) DO UPDATE SET n = least(a.n, $5) + 1 RETURNING n",
@@ -83,7 +84,8 @@ var errSetBack = errors.New("the database lacks what was committed to it; beginn
 
 // adjust has partitions begin where the database says, unless the group is behind that. A group
 // that is ahead has lost effects: the database was set back. One without an offset was away for
-// longer than the brokers keep it.
+// longer than the brokers keep it. Where a database that was set back knows nothing of a partition
+// any more, it begins where this consumer began with it.
 func (c *Consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for failures := 1; ; failures++ {
 		err := c.adjustNow(ctx, offsets)
@@ -103,7 +105,9 @@ func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]k
 	var number int32
 	var next int64
 	rows, _ := c.cfg.DB.Query(ctx, c.sql.all, c.cfg.Consumer, slices.Collect(maps.Keys(offsets))) // its error is that of the rows
+	known := map[place]bool{}
 	_, err := pgx.ForEachRow(rows, []any{&topic, &number, &next}, func() error {
+		known[place{topic, number}] = true
 		begin, assigned := offsets[topic][number]
 		at := begin.EpochOffset().Offset
 		if !assigned || at >= 0 && at <= next && !c.cfg.Offsets {
@@ -122,7 +126,27 @@ func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]k
 	if err != nil {
 		return progressError("read", err)
 	}
+	for topic, numbers := range offsets {
+		for number := range numbers {
+			if begin, lost := c.lostBeginning(place{topic, number}); lost && !known[place{topic, number}] {
+				c.cfg.Logger.Warn("the database knows nothing of the partition any more: handling its records again", "topic", topic, "partition", number)
+				numbers[number] = begin
+			}
+		}
+	}
 	return nil
+}
+
+// lostBeginning is where to begin with a partition that a database which was set back does not
+// know, and whether this consumer has seen one go back. A partition whose beginning is not known
+// begins with its oldest record: what was handled has its key.
+func (c *Consumer) lostBeginning(at place) (kgo.Offset, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first, is := c.beginnings[at]; is {
+		return kgo.NewOffset().At(first), c.wentBack
+	}
+	return kgo.NewOffset().AtStart(), c.wentBack
 }
 
 // flush writes how far the partitions are: to the database, then to Kafka. So a committed offset

@@ -30,6 +30,9 @@ func (p *partition) begin(at time.Time) bool {
 		err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.begin, p.c.cfg.Consumer, p.topic, p.number, p.lowest(), at).Scan(&starts, &next)
 		if err == nil {
 			p.opened.begun, p.opened.next = true, next
+			if starts == 1 && p.isNew() {
+				p.c.began(place{p.topic, p.number}, next)
+			}
 			if starts >= suspectStarts {
 				p.opened.suspects.Store(int64(p.c.cfg.Parallel * p.c.cfg.RoundEvents)) // as many as may have been on their way
 			}

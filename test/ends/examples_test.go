@@ -338,6 +338,62 @@ func TestExamples_SpringLeavesNoRecordOutThatFails(t *testing.T) {
 	relay.stop(t)
 }
 
+// A handler that hides the failure of a statement leaves a transaction that PostgreSQL rolls back at
+// COMMIT without an error. The consumers notice, and do not commit the offset.
+func TestExamples_AHandlerThatHidesAFailureLosesNothing(t *testing.T) {
+	for _, hidden := range []struct{ name, file, call, hiding, entry string }{
+		{"python", "consume.py", "            handle(db, message)\n", "            try:\n                handle(db, message)\n            except psycopg.Error:\n                pass\n", ""},
+		{"python asyncio", "consume_async.py", "                await handler(session, record)\n", "                try:\n                    await handler(session, record)\n                except Exception:\n                    pass\n", ""},
+		{"typescript", "once.ts", "await handle(tx, event)", "await handle(tx, event).catch(() => undefined)", "consume.ts"},
+		{"prisma", "consume.ts", "await handle(tx, record)", "await handle(tx, record).catch(() => undefined)", ""},
+	} {
+		t.Run(hidden.name, func(t *testing.T) {
+			t.Parallel()
+			x := exampleOf(hidden.name)
+			dir := x.ready(t)
+			f := newShopFloor(t, "")
+			hiding := func(file, old, replacement string) {
+				t.Helper()
+				text, err := os.ReadFile(filepath.Join(dir, file))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Count(string(text), old) != 1 {
+					t.Fatalf("%s has %q not once", file, old)
+				}
+				if err := os.WriteFile(filepath.Join(dir, "hiding_"+file), []byte(strings.Replace(string(text), old, replacement, 1)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hiding(hidden.file, hidden.call, hidden.hiding)
+			if hidden.entry != "" {
+				hiding(hidden.entry, "./"+hidden.file, "./hiding_"+hidden.file)
+			}
+			command := slices.Clone(x.consume)
+			command[len(command)-1] = "hiding_" + command[len(command)-1]
+			const orders = 5
+			f.placeOrders(t, orders)
+			relay := f.relay(t)
+			f.DB.Exec(t, "ALTER TABLE ledger RENAME TO away")
+			failing := f.run(t, dir, command)
+			relaytest.Eventually(t, "it ends at the record", func() (bool, string) {
+				select {
+				case <-failing.done:
+					return failing.err != nil, failing.out.String()
+				default:
+					return false, failing.out.String()
+				}
+			})
+			f.DB.Exec(t, "ALTER TABLE away RENAME TO ledger")
+			consumer := f.run(t, dir, x.consume)
+			f.awaitLedger(t, 2*orders, consumer)
+			f.verify(t, orders)
+			consumer.stop(t)
+			relay.stop(t)
+		})
+	}
+}
+
 // exampleOf is the one with this name.
 func exampleOf(name string) example {
 	return examples[slices.IndexFunc(examples, func(x example) bool { return cmp.Or(x.name, x.folder) == name })]

@@ -91,3 +91,26 @@ func (s *shop) on(t *testing.T, db *harness.Database) (n int) {
 	_ = conn.QueryRow(ctx, "SELECT count(*) FROM journal").Scan(&n)
 	return n
 }
+
+// A copy that was made before the consumer began has no progress of it: what it had handled is
+// handled again, from where it began, though the group is ahead.
+func TestConsumer_GoesBackWithADatabaseThatLostItsBeginning(t *testing.T) {
+	for _, offsets := range []bool{false, true} {
+		t.Run(fmt.Sprint("offsets ", offsets), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 2)
+			s.produce(t, 200, 20)
+			cfg := s.config()
+			cfg.Offsets = offsets
+			m := s.start(t, cfg)
+			s.awaitEffects(t, 200)
+			s.awaitCommitted(t)
+			s.db.Exec(t, "TRUNCATE inbox, inbox_progress, journal")
+			s.produce(t, 100, 20)
+			s.awaitEffects(t, 300)
+			s.awaitCommitted(t)
+			m.stop(t)
+			s.verify(t)
+		})
+	}
+}

@@ -367,7 +367,7 @@ func TestInbox_RoleNeedsWhatIsGranted(t *testing.T) {
 		if err := all(); err != nil {
 			t.Fatal(err)
 		}
-		for _, right := range []string{"SELECT", "INSERT", "UPDATE (dead)", "DELETE"} {
+		for _, right := range []string{"SELECT", "INSERT", "UPDATE (dead)", "UPDATE (at)", "DELETE"} {
 			db.Exec(t, "REVOKE "+right+" ON inbox FROM "+role)
 			if err := all(); err == nil || !strings.Contains(err.Error(), "SQLSTATE 42501") || !strings.Contains(err.Error(), "--role") {
 				t.Errorf("without %s: %v", right, err)
@@ -382,4 +382,42 @@ func TestInbox_RoleNeedsWhatIsGranted(t *testing.T) {
 			t.Errorf("without the tables: %v", err)
 		}
 	})
+}
+
+// The record of a dead key that was sent again may come again, as any other: its key is kept from
+// then on, and not from when it became a dead letter.
+func TestClaim_OfADeadKeyIsKeptFromThenOn(t *testing.T) {
+	t.Parallel()
+	db := harness.Postgres(t)
+	createInbox(t, db)
+	b, pool := newInbox(t, "billing"), newPool(t, db.URL, 1)
+	now := time.Now()
+	key := inbox.ByID("orders", "1")
+	inTx := func(f func(tx inbox.Tx) error) {
+		t.Helper()
+		if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return f(pgxinbox.Tx(tx)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inTx(func(tx inbox.Tx) error { return b.Bury(t.Context(), tx, key.At(now.Add(-10*time.Hour))) })
+	claimed := 0
+	claim := func(tx inbox.Tx) error {
+		fresh, err := b.Claim(t.Context(), tx, []inbox.Key{key.At(now), inbox.ByID("orders", "2").At(now)})
+		if err == nil && fresh[0] {
+			claimed++
+		}
+		return err
+	}
+	inTx(claim)
+	inTx(func(tx inbox.Tx) error {
+		n, err := b.Prune(t.Context(), tx, now.Add(-time.Hour), 10)
+		if n != 0 {
+			t.Errorf("%d keys are pruned", n)
+		}
+		return err
+	})
+	inTx(claim)
+	if claimed != 1 {
+		t.Errorf("claimed %d times", claimed)
+	}
 }

@@ -307,3 +307,65 @@ func TestPoison_OfAHandlerThatHidesItsErrors(t *testing.T) {
 		t.Errorf("%d dead letters: %v", len(dead), dead)
 	}
 }
+
+// sentTo calls a function before a record goes to a topic.
+type sentTo struct {
+	topic string
+	do    func()
+}
+
+func (s sentTo) OnProduceRecordBuffered(r *kgo.Record) {
+	if r.Topic == s.topic {
+		s.do()
+	}
+}
+
+// Two members may believe to own a partition. What the other one handled, after the last attempt
+// of this one failed, is no dead key: its dead letter, sent again, would be handled a second time.
+func TestPoison_ThatAnotherMemberHandledIsNoDeadKey(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	letters := s.topic + "-dead-letters"
+	s.brokers.CreateTopic(t, letters, 1)
+	s.produce(t, 1, 1)
+	cfg := s.config()
+	cfg.DeadLetterTopic = letters
+	cfg.Handle = func(context.Context, pgx.Tx, *kgo.Record) error { return kafkainbox.Permanent(errPoison) }
+	other := sentTo{letters, func() {
+		s.db.Exec(t, "INSERT INTO inbox (consumer, key, at) VALUES ('billing', $1, now())", s.topic+"/i/"+header(s.past[0], "id"))
+	}}
+	cfg.Kafka = append(cfg.Kafka, kgo.WithHooks(other))
+	m := s.start(t, cfg)
+	s.awaitCommitted(t)
+	m.stop(t)
+	if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox WHERE NOT dead"); n != 1 {
+		t.Errorf("%d keys are claimed: the dead letter would be handled again", n)
+	}
+}
+
+// The relay sends records of up to 1 MiB. Such a one becomes a dead letter, too: how large a record
+// may be is the brokers' decision.
+func TestPoison_OfTheLargestSizeBecomesADeadLetter(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	letters := s.topic + "-dead-letters"
+	s.brokers.CreateTopic(t, letters, 1)
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers.Addrs...), kgo.ProducerBatchMaxBytes(2<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	large := &kgo.Record{Topic: s.topic, Key: []byte("k"), Value: make([]byte, 1_020_000), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte("large")}}}
+	if err := client.ProduceSync(t.Context(), large).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.config()
+	cfg.DeadLetterTopic = letters
+	cfg.Handle = func(context.Context, pgx.Tx, *kgo.Record) error { return kafkainbox.Permanent(errPoison) }
+	m := s.start(t, cfg)
+	s.awaitCommitted(t)
+	m.stop(t)
+	if sent := s.brokers.Read(t, letters); len(sent) != 1 || len(sent[0].Value) != len(large.Value) {
+		t.Errorf("%d dead letters", len(sent))
+	}
+}

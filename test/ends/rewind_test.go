@@ -145,3 +145,26 @@ func TestPrune_OfTheNewestKeyIsNoDatabaseThatWasSetBack(t *testing.T) {
 		})
 	}
 }
+
+// A member whose clock is ahead does not have keys deleted, and the clock of the partition goes
+// back to the time of the database.
+func TestPrune_GoesByNoClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	cfg := s.config()
+	cfg.Keep = time.Hour
+	s.aged(t, time.Minute, "a")
+	m := s.start(t, cfg)
+	s.awaitEffects(t, 1)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.db.Exec(t, "UPDATE inbox_progress SET at = now() + interval '10 hours'") // as such a member would have it
+	m = s.start(t, cfg)
+	s.aged(t, time.Minute, "b")
+	s.awaitEffects(t, 2)
+	relaytest.Eventually(t, "the clock is that of the database", func() (bool, string) {
+		ahead := harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox_progress WHERE at > now()")
+		return ahead == 0, "it is ahead"
+	})
+	m.stop(t)
+}

@@ -70,10 +70,11 @@ public class Consume {
         return event.topic() + "/i/" + id;
     }
 
-    /** By default Spring leaves a record out that has failed ten times. This one holds its partition until it is handled. */
+    /** By default Spring leaves a record out that has failed ten times, or once with a ClassCastException. This one holds its partition until it is handled. */
     @Bean
     DefaultErrorHandler again() {
         var handler = new DefaultErrorHandler(new FixedBackOff(500, FixedBackOff.UNLIMITED_ATTEMPTS));
+        handler.setClassifications(Map.of(), true); // no exception is one after which the record is left out
         handler.setRetryListeners((event, failure, attempt) -> LOG.warn("attempt {}: topic {}, partition {}, offset {}: {}",
                 attempt, event.topic(), event.partition(), event.offset(), NestedExceptionUtils.getMostSpecificCause(failure).getClass().getName()));
         return handler;
