@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,14 +155,18 @@ func (c *Client) run(key string, a *answer, look func(context.Context, *sr.Clien
 	ctx, cancel := context.WithTimeout(context.Background(), maxLook)
 	defer cancel()
 	first := c.begins()
+	last := first
 	cl, done, err := c.client(first)
 	if err == nil {
 		a.value, a.err = look(ctx, cl)
-		done()
+		last = done()
 	} else {
 		a.err = c.explain("", err)
 	}
 	c.mu.Lock()
+	if a.err == nil && c.first == first {
+		c.first = last // one before it that does not answer costs its time once
+	}
 	switch {
 	case c.asking[key] != a: // it was asked again meanwhile
 	case a.err == nil:
@@ -201,8 +206,8 @@ func (c *Client) begins() int {
 }
 
 // client is for one look-up, which begins with the address at first: look-ups are rare, and files of
-// TLS may have changed since the last one.
-func (c *Client) client(first int) (cl *sr.Client, done func(), err error) {
+// TLS may have changed since the last one. done ends it, and gives the address that was asked last.
+func (c *Client) client(first int) (cl *sr.Client, done func() (last int), err error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if c.cfg.TLS != nil {
 		if transport.TLSClientConfig, err = c.cfg.TLS(); err != nil {
@@ -211,12 +216,17 @@ func (c *Client) client(first int) (cl *sr.Client, done func(), err error) {
 	}
 	transport.MaxResponseHeaderBytes = 64 << 10
 	transport.DialContext = (&net.Dialer{Timeout: c.cfg.Timeout}).DialContext
-	cl, err = sr.NewClient(sr.URLs(slices.Concat(c.cfg.URLs[first:], c.cfg.URLs[:first])...), sr.UserAgent("cdc-relay"), sr.PreReq(c.authorize), sr.HTTPClient(&http.Client{
+	last := first
+	ask := func(req *http.Request) error {
+		last = max(0, slices.IndexFunc(c.cfg.URLs, func(address string) bool { return strings.HasPrefix(req.URL.String(), address) }))
+		return c.authorize(req)
+	}
+	cl, err = sr.NewClient(sr.URLs(slices.Concat(c.cfg.URLs[first:], c.cfg.URLs[:first])...), sr.UserAgent("cdc-relay"), sr.PreReq(ask), sr.HTTPClient(&http.Client{
 		Timeout:       c.cfg.Timeout,
 		Transport:     bounded{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // never carry a secret elsewhere
 	}))
-	return cl, transport.CloseIdleConnections, err
+	return cl, func() int { transport.CloseIdleConnections(); return last }, err
 }
 
 func (c *Client) authorize(req *http.Request) error {

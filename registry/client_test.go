@@ -198,6 +198,27 @@ func TestSchema_AsksTheNextAddress(t *testing.T) {
 	}
 }
 
+// An address that does not answer costs its time once, as long as another one answers.
+func TestSchema_BeginsWithTheAddressThatAnswered(t *testing.T) {
+	r := fake(t)
+	register(t, r, "s", sr.Schema{Schema: text})
+	var asked atomic.Int32
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		asked.Add(1)
+		<-req.Context().Done()
+	}))
+	defer silent.Close()
+	c := New(Config{URLs: []string{silent.URL, r.URL()}, Timeout: 200 * time.Millisecond})
+	for range 3 {
+		if _, err := c.Schema(t.Context(), "s", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the silent address was asked %d times", n)
+	}
+}
+
 // Look-ups that fail together, of two subjects or two shards, have the next ones begin with the next
 // address, and not with the one after that.
 func TestSchema_AsksTheNextAddressAfterFailuresTogether(t *testing.T) {

@@ -128,7 +128,7 @@ func (c *Client) Register(ctx context.Context, s *encode.Schema) (*Version, erro
 }
 
 // clientFor returns s as a registry takes it, and a client, until done.
-func (c *Client) clientFor(s *encode.Schema) (wanted sr.Schema, cl *sr.Client, done func(), err error) {
+func (c *Client) clientFor(s *encode.Schema) (wanted sr.Schema, cl *sr.Client, done func() (last int), err error) {
 	wanted.Schema = s.Text
 	if err := wanted.Type.UnmarshalText([]byte(s.Kind)); err != nil {
 		return wanted, nil, nil, fmt.Errorf("register %s: %w", s.File, err)
