@@ -61,8 +61,8 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		}
 		atOnce = 0
 		same := repeats.Count(err)
-		known := r.forEnding()
-		next := known.After(err)
+		facts := r.facts()
+		next := facts.After(err)
 		if next.Fatal != nil {
 			if next.Reason == fault.ReasonFenced && !r.pauseFenced(ctx, deliveryCtx, err) {
 				return nil
@@ -71,7 +71,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		}
 		delay := wait.Delay()
 		if postgres.KindOf(err) == fault.KindBusy {
-			if !known.OwnHolder(err) {
+			if !facts.OwnHolder(err) {
 				r.waitForPredecessor = true
 				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
 			}
@@ -110,8 +110,8 @@ func (r *Relay) noteDrift(ctx context.Context, err error) {
 	}
 }
 
-func (r *Relay) forEnding() ending.Relay {
-	return ending.Relay{Streamed: r.streamed.Load(), ExitWhenBlocked: r.cfg.OnBlocked == ExitWhenBlocked, OwnProcess: r.serverPID}
+func (r *Relay) facts() ending.Facts {
+	return ending.Facts{Streamed: r.streamed.Load(), ExitWhenBlocked: r.cfg.OnBlocked == ExitWhenBlocked, OwnProcess: r.serverPID}
 }
 
 // maxAtOnce bounds sessions in a row that begin without a pause and get no further. One that had to

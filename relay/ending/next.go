@@ -18,29 +18,29 @@ type Next struct {
 	Fatal  error
 }
 
-// Relay is what the next step depends on beside the error.
-type Relay struct {
+// Facts are what the next step depends on beside the error.
+type Facts struct {
 	Streamed        bool // a session of this process began to stream
 	ExitWhenBlocked bool // relay.on_blocked: exit
 	OwnProcess      int  // of the server, which streamed to the last session; zero: none did
 }
 
 // After sorts an error by what has to happen next. An unknown error counts as blocked.
-func (r Relay) After(err error) Next {
+func (f Facts) After(err error) Next {
 	if _, ok := errors.AsType[*ConfigError](err); ok {
-		if !r.Streamed {
+		if !f.Streamed {
 			return Next{Fatal: err}
 		}
-		return r.blocked(fault.ReasonSchema, err)
+		return f.blocked(fault.ReasonSchema, err)
 	}
 	if held, ok := errors.AsType[*rejected.BlockedAtRowError](err); ok {
-		return r.blocked(held.Reason, held.Err)
+		return f.blocked(held.Reason, held.Err)
 	}
 	if _, ok := errors.AsType[*BlockedError](err); ok {
 		return Next{Fatal: err}
 	}
 	if failed, ok := errors.AsType[*sink.Error](err); ok {
-		return r.afterSink(failed, err)
+		return f.afterSink(failed, err)
 	}
 	if errors.Is(err, sink.ErrClosed) || err == ErrDrainCut { //nolint:errorlint // without a cause: the promised position could not be raised
 		return Next{State: status.Reconnecting, Reason: fault.ReasonKafkaUnreachable}
@@ -48,20 +48,20 @@ func (r Relay) After(err error) Next {
 	reason := postgres.Reason(err)
 	switch postgres.KindOf(err) {
 	case fault.KindBusy:
-		if r.OwnHolder(err) { // nobody else streams, so what the relay was blocked by is still shown
+		if f.OwnHolder(err) { // nobody else streams, so what the relay was blocked by is still shown
 			return Next{State: status.Reconnecting, Reason: reason}
 		}
 		return Next{State: status.Standby, Reason: reason}
 	case fault.KindRetry:
 		return Next{State: status.Reconnecting, Reason: reason}
 	case fault.KindRefused, fault.KindLost, fault.KindDrift:
-		return r.refused(reason, err)
+		return f.refused(reason, err)
 	default: // KindProtocol, and what a later version may add
-		return r.blocked(reason, err)
+		return f.blocked(reason, err)
 	}
 }
 
-func (r Relay) afterSink(failed *sink.Error, err error) Next {
+func (f Facts) afterSink(failed *sink.Error, err error) Next {
 	switch {
 	case failed.Class == sink.Retry && failed.Reason == fault.ReasonNetwork:
 		return Next{State: status.Reconnecting, Reason: fault.ReasonKafkaUnreachable}
@@ -70,20 +70,20 @@ func (r Relay) afterSink(failed *sink.Error, err error) Next {
 	case failed.Reason == fault.ReasonFenced:
 		return Next{Reason: failed.Reason, Fatal: err} // two that fence each other for ever deliver nothing
 	}
-	return r.refused(failed.Reason, err)
+	return f.refused(failed.Reason, err)
 }
 
 // refused ends a start, and blocks a relay that was streaming.
-func (r Relay) refused(reason string, err error) Next {
-	if !r.Streamed {
+func (f Facts) refused(reason string, err error) Next {
+	if !f.Streamed {
 		return Next{Fatal: &RefusedError{reason, err}}
 	}
-	return r.blocked(reason, err)
+	return f.blocked(reason, err)
 }
 
 // blocked is the ending that only a person can resolve.
-func (r Relay) blocked(reason string, err error) Next {
-	if r.ExitWhenBlocked {
+func (f Facts) blocked(reason string, err error) Next {
+	if f.ExitWhenBlocked {
 		return Next{Fatal: &BlockedError{reason, err}}
 	}
 	return Next{State: status.Blocked, Reason: reason}
@@ -91,7 +91,7 @@ func (r Relay) blocked(reason string, err error) Next {
 
 // OwnHolder reports whether the slot is held by the connection of the last session, which
 // the server has not found gone yet.
-func (r Relay) OwnHolder(err error) bool {
+func (f Facts) OwnHolder(err error) bool {
 	busy, ok := errors.AsType[*fault.Error](err)
-	return ok && busy.Kind == fault.KindBusy && busy.Holder != 0 && busy.Holder == r.OwnProcess
+	return ok && busy.Kind == fault.KindBusy && busy.Holder != 0 && busy.Holder == f.OwnProcess
 }
