@@ -440,7 +440,7 @@ func TestAvro_RefusesASchemaWhoseDefaultsGrow(t *testing.T) {
 		value = `{"f": ` + value + `}`
 	}
 	typ = `{"type": "record", "name": "R", "fields": [{"name": "d", "type": ` + typ + `, "default": ` + value + `}]}`
-	if _, err := Compile(Schema{Subject: "s", Kind: Avro, Text: typ}, Options{Kind: Avro}); err == nil || !strings.Contains(err.Error(), "default of field d: is not of the field's type") {
+	if _, err := Compile(Schema{Subject: "s", Kind: Avro, Text: typ}, Options{Kind: Avro}); err == nil || !strings.Contains(err.Error(), "default of field d: takes too many tries") {
 		t.Errorf("%v", err)
 	}
 }

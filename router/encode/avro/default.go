@@ -12,6 +12,7 @@ import (
 var (
 	errDefault = errors.New("is not of the field's type")
 	errLarge   = errors.New("makes the defaults of the schema larger than 4 MiB")
+	errTries   = errors.New("takes too many tries: unions have branches that look alike, and double them at each level")
 )
 
 // maxDefaults bounds what the defaults of a schema take. One that holds others may double at each level.

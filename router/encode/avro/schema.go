@@ -237,6 +237,9 @@ func (c *Compiler) record(t *avroType, fields []any, space string, depth int) er
 			if c.defaults += len(made); err == nil && c.defaults > maxDefaults {
 				err = errLarge
 			}
+			if c.tries > maxTries { // each branch then says that the default is not of its type
+				err = errTries
+			}
 			if err != nil {
 				return fmt.Errorf("default of field %s: %w", t.fields[i].name, err)
 			}
