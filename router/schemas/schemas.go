@@ -1,7 +1,6 @@
 package schemas
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +140,7 @@ func (t *Bound) of(b *record.Buffer, row *wal.Row, topic string, scratch *[]byte
 		return dst, nil
 	}
 	t.topic[0] = append(t.topic[0][:0], topic...)
-	var made *column.Source // that the subject is made of; nil: no column
+	var made *column.Source // the last column that the subject is made of; nil: none
 	for i := range t.subject.Parts {
 		p := &t.subject.Parts[i]
 		start := len(dst)
@@ -150,7 +149,10 @@ func (t *Bound) of(b *record.Buffer, row *wal.Row, topic string, scratch *[]byte
 		if dst, null, err = p.AppendTo(dst, b, row, t.topic[:]); err != nil {
 			return nil, err
 		}
-		if made = cmp.Or(p.Source, made); p.Source != nil && len(dst) == start {
+		if p.Source == nil {
+			continue
+		}
+		if made = p.Source; len(dst) == start {
 			return nil, record.Reject(fault.ReasonEncode, p.Source.Column, "%s, which the subject of the schema is made of, is %s; have every writer set it, or give it a default in schema.subject", p.Source.Called(), p.Source.Nothing(null))
 		}
 	}
