@@ -31,17 +31,7 @@ func TestParking_RepeatedLettersWaitForTheRowsAheadOfThem(t *testing.T) {
 				r.run(t, cfg)
 				pass(time.Second)
 				r.stop(t)
-				server.mu.Lock()
-				server.confirmed = 100 // a crash of PostgreSQL
-				server.mu.Unlock()
-				held := new(sinktest.Recorder)
-				held.Hold()
-				r.sink = held
-				r.log.mu.Lock()
-				r.log.sinks = append(r.log.sinks, held)
-				r.log.mu.Unlock()
-				r.run(t, cfg)
-				pass(time.Second)
+				held := crashed(t, server, r, cfg)
 				if n := held.Counts().Waiting; n != 2 {
 					t.Errorf("%d records are on their way, want the repeated rows 1 and 2", n)
 				}
@@ -81,17 +71,7 @@ func TestParking_RepeatedLettersWaitForTheRowsThatWereHeld(t *testing.T) {
 		if letters := r.told(t); letters != "record_too_large:bad3 record_too_large:bad5" {
 			t.Fatalf("letters %q", letters)
 		}
-		server.mu.Lock()
-		server.confirmed = 100 // a crash of PostgreSQL
-		server.mu.Unlock()
-		held := new(sinktest.Recorder)
-		held.Hold()
-		r.sink = held
-		r.log.mu.Lock()
-		r.log.sinks = append(r.log.sinks, held)
-		r.log.mu.Unlock()
-		r.run(t, cfg)
-		pass(time.Second)
+		held := crashed(t, server, r, cfg)
 		if n := held.Counts().Waiting; n != 4 {
 			t.Errorf("%d records are on their way, want those of the first transaction", n)
 		}
@@ -102,4 +82,22 @@ func TestParking_RepeatedLettersWaitForTheRowsThatWereHeld(t *testing.T) {
 		}
 		r.stop(t)
 	})
+}
+
+// crashed starts the relay again after a crash of PostgreSQL, whose slot went back to the beginning. The
+// brokers do not answer until the sink is released.
+func crashed(t *testing.T, server *fakeServer, r *rejecting, cfg Config) (held *sinktest.Recorder) {
+	t.Helper()
+	server.mu.Lock()
+	server.confirmed = 100
+	server.mu.Unlock()
+	held = new(sinktest.Recorder)
+	held.Hold()
+	r.sink = held
+	r.log.mu.Lock()
+	r.log.sinks = append(r.log.sinks, held)
+	r.log.mu.Unlock()
+	r.run(t, cfg)
+	pass(time.Second)
+	return held
 }

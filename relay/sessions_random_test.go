@@ -67,20 +67,34 @@ func numberedTxns(random *rand.Rand) (batches []func() *wal.Batch, ends []wal.LS
 	return batches, ends, last
 }
 
+// goesBack has one start of n find a slot that went back to an earlier commit, as after a crash of PostgreSQL.
+func goesBack(server *fakeServer, ends []wal.LSN, random *rand.Rand, n int) {
+	server.openErr = func(int64) error {
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		if back := ends[random.IntN(len(ends))]; random.IntN(n) == 0 && back < server.confirmed {
+			server.confirmed = back
+		}
+		return nil
+	}
+}
+
+// refuseBadUntil is refuseBad until somebody has raised the limit.
+func refuseBadUntil(accepted time.Time) func(*record.Record) sinktest.Verdict {
+	return func(rec *record.Record) sinktest.Verdict {
+		if time.Now().After(accepted) {
+			return sinktest.Verdict{}
+		}
+		return refuseBad(rec)
+	}
+}
+
 func randomSessions(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	batches, ends, last := numberedTxns(random)
 	server := newServer(batches...)
 	server.skipConfirmed = true
-	crashes := rand.New(rand.NewPCG(seed, 8))
-	server.openErr = func(int64) error {
-		server.mu.Lock()
-		defer server.mu.Unlock()
-		if back := ends[crashes.IntN(len(ends))]; crashes.IntN(3) == 0 && back < server.confirmed {
-			server.confirmed = back
-		}
-		return nil
-	}
+	goesBack(server, ends, rand.New(rand.NewPCG(seed, 8)), 3)
 	r := newRejecting(server)
 	b := r.bench
 	b.sink.Delay(time.Duration(1+random.IntN(50)) * time.Millisecond)
@@ -89,12 +103,7 @@ func randomSessions(t *testing.T, seed uint64) {
 	if random.IntN(2) == 0 {
 		cfg.OnReject, cfg.ParkKey = DeadLetterOnReject, true
 		accepted := time.Now().Add(time.Duration(random.IntN(10_000)) * time.Millisecond) // by then somebody has raised the limit
-		b.sink.Decide(func(rec *record.Record) sinktest.Verdict {
-			if time.Now().After(accepted) {
-				return sinktest.Verdict{}
-			}
-			return refuseBad(rec)
-		})
+		b.sink.Decide(refuseBadUntil(accepted))
 	}
 	r.run(t, cfg)
 	for range 12 {

@@ -145,26 +145,13 @@ func randomRedrives(t *testing.T, seed uint64) {
 	batches, ends, last := numberedTxns(random)
 	server := newServer(batches...)
 	server.skipConfirmed = true
-	crashes := rand.New(rand.NewPCG(seed, 10))
-	server.openErr = func(int64) error {
-		server.mu.Lock()
-		defer server.mu.Unlock()
-		if back := ends[crashes.IntN(len(ends))]; crashes.IntN(4) == 0 && back < server.confirmed {
-			server.confirmed = back
-		}
-		return nil
-	}
+	goesBack(server, ends, rand.New(rand.NewPCG(seed, 10)), 4)
 	r := newRejecting(server)
 	cfg := Config{MaxInFlightBytes: 200 + random.IntN(20_000), OnReject: DeadLetterOnReject, ParkKey: true}
 	accepted := time.Now().Add(time.Duration(random.IntN(10_000)) * time.Millisecond)
 	prepare := func(s *sinktest.Recorder) {
 		s.Scatter(random.IntN(2) == 0)
-		s.Decide(func(rec *record.Record) sinktest.Verdict {
-			if time.Now().After(accepted) {
-				return sinktest.Verdict{}
-			}
-			return refuseBad(rec)
-		})
+		s.Decide(refuseBadUntil(accepted))
 	}
 	prepare(r.sink)
 	r.wrap = func(s *sinktest.Recorder) sink.Sink {

@@ -91,6 +91,14 @@ func (s *session) Block(stop, ctx context.Context, reason string, cause error, n
 	return nil
 }
 
+// learned waits until the router has what err needs.
+func learned(t *testing.T, k *Keeper, err error) {
+	t.Helper()
+	if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A stop ends the wait for a registry that is away at once, before it is shown and after, once what
 // lies before the row is durable.
 func TestAwait_EndsWithAStopWhileTheRegistryIsAway(t *testing.T) {
@@ -226,12 +234,6 @@ func TestAgain_LooksOnceMoreBeforeARowIsRejected(t *testing.T) {
 		f := &fake{text: v2, id: 1}
 		r, k, row := parts(t, f)
 		_, err := route(r, row)
-		await := func(err error) {
-			t.Helper()
-			if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
-				t.Fatal(err)
-			}
-		}
 		rejected := func(read time.Time) {
 			t.Helper()
 			if _, ok := errors.AsType[*record.RowError](k.Again(err, read)); !ok {
@@ -239,25 +241,25 @@ func TestAgain_LooksOnceMoreBeforeARowIsRejected(t *testing.T) {
 			}
 		}
 		first := time.Now()
-		await(err)
+		learned(t, k, err)
 		if _, err = route(r, row); !strings.Contains(err.Error(), "the schema wants string, the payload has a number") {
 			t.Fatal(err)
 		}
-		rejected(first)            // the look came after it
-		time.Sleep(freshness)      //nolint:forbidigo // of a synctest
-		await(k.Again(err, first)) // it blocks, and somebody may have registered the version meanwhile
+		rejected(first)                    // the look came after it
+		time.Sleep(freshness)              //nolint:forbidigo // of a synctest
+		learned(t, k, k.Again(err, first)) // it blocks, and somebody may have registered the version meanwhile
 		rejected(first)
 
 		time.Sleep(time.Millisecond) //nolint:forbidigo // of a synctest
 		second := time.Now()
-		await(k.Again(err, second)) // the look came before it
+		learned(t, k, k.Again(err, second)) // the look came before it
 		if since := time.Since(second); since < apart-time.Millisecond || since > apart {
 			t.Errorf("asked again after %v", since)
 		}
 		rejected(second)
 		f.set(v1, 2, nil)
 		time.Sleep(time.Millisecond) //nolint:forbidigo // of a synctest
-		await(k.Again(err, time.Now()))
+		learned(t, k, k.Again(err, time.Now()))
 		if value, err := route(r, row); err != nil || string(value) != "\x00\x00\x00\x00\x02\x02" {
 			t.Errorf("with the new version: %x, %v", value, err)
 		}
@@ -271,9 +273,7 @@ func TestAgain_ARowIsRejectedByAnAnswerThatTookLong(t *testing.T) {
 		r, k, row := parts(t, f)
 		read := time.Now()
 		_, err := route(r, row)
-		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
-			t.Fatal(err)
-		}
+		learned(t, k, err)
 		_, err = route(r, row)
 		if _, ok := errors.AsType[*record.RowError](k.Again(err, read)); !ok {
 			t.Errorf("it waits for another answer, and for one after that: %v", k.Again(err, read))
@@ -340,9 +340,7 @@ func TestRun_LooksAtKnownSubjects(t *testing.T) {
 		f := &fake{text: v1, id: 1}
 		r, k, row := parts(t, f)
 		_, err := route(r, row)
-		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
-			t.Fatal(err)
-		}
+		learned(t, k, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go k.Run(ctx)
@@ -372,9 +370,7 @@ func TestRun_SaysOnceAMinuteThatALookFailed(t *testing.T) {
 		var said bytes.Buffer
 		k.log, k.cfg.Refresh = zerolog.New(&said), time.Second
 		_, err := route(r, row)
-		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
-			t.Fatal(err)
-		}
+		learned(t, k, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -397,9 +393,7 @@ func TestRun_HoldsOneLookForASubjectWhileNoRowComes(t *testing.T) {
 		f := &fake{text: v1, id: 1}
 		r, k, row := parts(t, f)
 		_, err := route(r, row)
-		if err := k.Await(t.Context(), t.Context(), new(session), need(t, err), func() error { return nil }, same); err != nil {
-			t.Fatal(err)
-		}
+		learned(t, k, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go k.Run(ctx)
