@@ -128,9 +128,9 @@ func (p *Parked) Follow(g Group, id ID) bool {
 	return true
 }
 
-// Overtakes reports whether a record follows its group while repeated records of the group, from
-// before its first letter, may be on their way to their own topic. Its letter may be durable before
-// them, and whoever re-drives it then puts it ahead of them.
+// Overtakes reports whether the letter of a record may be durable before repeated records of its
+// group, which are on their way to their own topic: a redrive would then send it ahead of them. A
+// record from before the group's first letter is such a repeated one, and is remembered until Settled.
 func (p *Parked) Overtakes(g Group, id ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -192,7 +192,7 @@ func (f *frame) now() {
 		behind += ", " + wording.Bytes(*s.LagBytes) + " of WAL"
 	}
 	f.row("behind", behind+rows+" "+f.spark(f.m.Lags, 46+columns(rows)))
-	f.row("WAL lasts", walLasts(s, f.m.Now)) // of shards, the slot that is lost first
+	f.row("WAL lasts", walLasts(s, f.m.Now)) // with several shards, of the slot that is lost first
 	rate := 0.0
 	if n := len(f.m.Rates); n > 0 {
 		rate = f.m.Rates[n-1]

@@ -192,9 +192,9 @@ func (s *session) await(deliveryCtx context.Context, limit time.Duration) {
 // without a message, it knows before the server releases the slot (on Linux; elsewhere when it next
 // reads). From then on it writes nothing new. Its earlier requests are answered within lossGrace, or
 // it resets its connections to the brokers, which discards what the kernel has not delivered. A
-// standby sends nothing for standbyGrace after it got the slot: longer than both together. Longer
-// than that may take a suspended process or machine, a broker that handles a request late, and
-// buffers in between. A single relay keeps its producer id from session to session and needs no
+// standby sends nothing for standbyGrace after it got the slot: longer than both together. A
+// suspended process or machine, a broker that handles a request late, and buffers in between can
+// take longer. A single relay keeps its producer id from session to session and needs no
 // timing (abandon).
 //
 // A server that ends COPY at a row that cannot be read releases the slot too, and every session

@@ -129,7 +129,7 @@ function walLasts(st) {
   if (st.reason === 'slot_missing') return ['no slot', 'nothing keeps WAL for the relay'];
   if (!slot) return ['–', st.source_reached ? 'PostgreSQL does not answer' : 'PostgreSQL was not asked yet'];
   if (slot.wal_status === 'lost') return ['lost', 'the slot has lost its WAL'];
-  const kept = bytes(st.retained_wal_bytes) + ' kept' + (st.shards ? '; the shard that is lost first' : '');
+  const kept = bytes(st.retained_wal_bytes) + ' kept' + (st.shards ? '; of the slot that is lost first' : '');
   if (slot.safe_wal_bytes === null) return ['no limit set', kept + '; until the disk is full'];
   const fits = bytes(Math.max(0, slot.safe_wal_bytes)) + ' more fit, if nothing is confirmed; ' + kept;
   if (slot.safe_wal_seconds === null) return ['not known', fits];

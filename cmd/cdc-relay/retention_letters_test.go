@@ -69,7 +69,7 @@ func TestRetention_KeepsTheRowOfALetterThatWasDeleted(t *testing.T) {
 	k.deletes(t, "deleted 2 rows")
 }
 
-// Nothing in a topic that was made anew shows which letters waited in the former one.
+// A new topic of the same name does not show which letters waited in the old one.
 func TestRetention_KeepsTheRowOfALetterWhoseTopicWasMadeAnew(t *testing.T) {
 	t.Parallel()
 	k, letters := withLetter(t)

@@ -33,8 +33,8 @@ func (g *atLeastOnce) Limit(lsn wal.LSN) wal.LSN           { return lsn }
 
 func (g *atLeastOnce) Unreadable(_, _ context.Context, cause error) error { return cause }
 
-// replace replaces nothing: follow does. It stops the routing at a row whose letter would be durable
-// before repeated rows of its key.
+// replace replaces no record. It stops the routing at a row whose dead letter would be durable before
+// repeated rows of its key.
 func (g *atLeastOnce) replace(f *InFlight, n int, _ *wal.Row) error {
 	if f.waitedFor != f.routed && g.delivery.shared.Letters.Overtake(g.delivery.start.Origin, f.buf.Records[n:]) {
 		return errOvertakes

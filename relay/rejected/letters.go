@@ -153,8 +153,8 @@ func (l *Letters) Park(of wal.Origin, rec *record.Record) error {
 }
 
 // Overtake reports whether dead letters of the records of one row would be durable before repeated
-// records of their keys, which are on their way to their own topics. Until Settled a record counts as
-// on its way that Overtake was asked about.
+// records of their keys, which are on their way to their own topics. A record that Overtake was asked
+// about counts as on its way until Settled is called.
 func (l *Letters) Overtake(of wal.Origin, records []record.Record) (overtake bool) {
 	if l.Keys() == 0 {
 		return false
@@ -167,7 +167,7 @@ func (l *Letters) Overtake(of wal.Origin, records []record.Record) (overtake boo
 	return overtake
 }
 
-// Settled notes that all records are durable that were routed.
+// Settled notes that all records that were routed are durable.
 func (l *Letters) Settled() {
 	if l.parked != nil {
 		l.parked.Settled()

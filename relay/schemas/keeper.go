@@ -27,9 +27,9 @@ type Config struct {
 const (
 	defaultRefresh = 5 * time.Minute
 	patience       = 10 * time.Second       // a row waits unnoticed for so long
-	freshness      = 10 * time.Second       // after a look a row that waits to fit is a reason for another
-	warnEvery      = time.Minute            // at most, of looks that fail
-	apart          = 100 * time.Millisecond // between two looks because rows do not fit
+	freshness      = 10 * time.Second       // after an answer a row that does not fit it is a reason to ask again
+	warnEvery      = time.Minute            // between two warnings that Run could not look
+	apart          = 100 * time.Millisecond // between two questions because rows do not fit
 )
 
 // Session is what a wait needs of the session that a row belongs to: see delivery.Session.
@@ -46,16 +46,16 @@ type Keeper struct {
 	cfg      Config
 	log      zerolog.Logger
 
-	warned time.Time // that Run failed
+	warned time.Time // of a look by Run that failed
 
 	mu     sync.Mutex
-	looked map[any]*look // at subjects whose latest version counts: what the router has
-	fresh  map[any]*look // guarded by mu; what it gets next: one of a subject, as no row may come for long
-	news   atomic.Bool   // there are some
+	looked map[any]*look // of subjects whose latest version counts: the answers that the router has
+	fresh  map[any]*look // the answers that it gets next, the newest of each subject
+	news   atomic.Bool   // fresh has some; read without mu
 }
 
-// look is what came of asking. A subject's latest version is the one of the look that was asked last,
-// not of the one that was answered last.
+// look is a question and its answer. Of two looks at a subject the one that was asked later knows the
+// latest version, whichever was answered first.
 type look struct {
 	need     *schemas.Need
 	asked    time.Time
@@ -154,7 +154,7 @@ func (k *Keeper) learn(found *look) {
 	}
 }
 
-// last is when the question was asked and answered whose answer the router has.
+// last says when the answer that the router has was asked for, and when it came.
 func (k *Keeper) last(need *schemas.Need) (asked, answered time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -122,8 +122,8 @@ func (s *Status) add(one *Status) {
 	}
 }
 
-// lostBefore reports whether the slot loses WAL that it holds back before the other one does: it has
-// lost it, or less more fits.
+// lostBefore reports whether the slot is lost before the other one: its WAL is lost already, or fewer
+// bytes of WAL may still be written.
 func (s *Slot) lostBefore(other *Slot) bool {
 	const lost = "lost"
 	if s.WALStatus == lost || other.WALStatus == lost {

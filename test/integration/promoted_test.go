@@ -116,9 +116,9 @@ func (p *promotable) awaitHeld(t *testing.T, slot string) {
 	awaitSlotSynced(t, p.old, p.next, slot)
 }
 
-// keeps reports whether the standby took a slot that confirms nothing. It cannot where it finds no
-// consistent snapshot between the slot's restart position and what the slot has confirmed, and then
-// will not before the slot is made anew.
+// keeps reports whether the standby took a slot that confirms nothing. The standby needs a consistent
+// snapshot between the slot's restart position and its confirmed position. Where it finds none, only a
+// new slot helps.
 func (p *promotable) keeps(t *testing.T, slot string) (synced bool) {
 	t.Helper()
 	const cannot = "could not build a consistent snapshot"
