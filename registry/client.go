@@ -88,26 +88,26 @@ func CheckURL(address string, credentials, insecure bool) error {
 // Schema is a version of a subject, with the schemas that it names; version zero is the latest.
 func (c *Client) Schema(ctx context.Context, subject string, version int) (*encode.Schema, error) {
 	key := fmt.Sprintf("%d of %s", version, subject)
-	c.mu.Lock()
-	if s := c.pinned[key]; s != nil {
-		c.mu.Unlock()
-		return s, nil
-	}
-	c.mu.Unlock()
-	v, err := c.once(ctx, key, version > 0, func(ctx context.Context, cl *sr.Client) (any, error) { return c.fetch(ctx, cl, subject, version) })
+	v, err := c.once(ctx, key, version > 0, func(ctx context.Context, cl *sr.Client) (any, error) {
+		s, err := c.fetch(ctx, cl, subject, version)
+		if err == nil && version > 0 {
+			c.pin(key, s)
+		}
+		return s, err
+	})
 	if err != nil {
 		return nil, err
 	}
-	s := v.(*encode.Schema)
-	if version > 0 {
-		c.mu.Lock()
-		if len(c.pinned) >= maxPinned {
-			clear(c.pinned)
-		}
-		c.pinned[key] = s
-		c.mu.Unlock()
+	return v.(*encode.Schema), nil
+}
+
+func (c *Client) pin(key string, s *encode.Schema) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pinned) >= maxPinned {
+		clear(c.pinned)
 	}
-	return s, nil
+	c.pinned[key] = s
 }
 
 // Known reports whether there is a schema with a number, and its language.
@@ -129,10 +129,15 @@ func (c *Client) Known(ctx context.Context, id uint32) (encode.Kind, bool, error
 	return kind, kind != "", nil
 }
 
-// once looks something up once for all that ask meanwhile, if they share the answer. Who asks for the
+// once looks something up once for all that ask meanwhile, if they share the answer, and not at all
+// where the answer is kept. Who asks for the
 // latest version needs one from now on, and not one that was on its way already.
 func (c *Client) once(ctx context.Context, key string, share bool, look func(context.Context, *sr.Client) (any, error)) (any, error) {
 	c.mu.Lock()
+	if s := c.pinned[key]; s != nil {
+		c.mu.Unlock()
+		return s, nil
+	}
 	a := c.asking[key]
 	if a != nil && (a.until.IsZero() && !share || !a.until.IsZero() && !c.now().Before(a.until)) {
 		a = nil
