@@ -131,7 +131,9 @@ func TestBackfill_GivesWayToAChangeThatItsReaderWaitsBehind(t *testing.T) {
 			go func() {
 				wait(t.Context(), func() bool { return len(s.committed(t)) >= 300 })
 				begun <- s.changes(t, "ALTER TABLE outbox ADD extra int DEFAULT 7")
-				s.db.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cdc-relay backfill' AND wait_event = 'ClientWrite'`)
+				wait(t.Context(), func() bool { // the reader may have room in its socket for a moment
+					return harness.Query[int64](t, s.db, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cdc-relay backfill' AND wait_event = 'ClientWrite'`) > 0
+				})
 			}()
 			givesWay(t, s, byID, nil)
 			(<-begun).ends(t)
