@@ -99,10 +99,10 @@ func (r *redisServer) kill() {
 // restore kills the server and has it begin with a dump from before what do did.
 func (r *redisServer) restore(t *testing.T, do func()) {
 	t.Helper()
+	want := r.client.DBSize(t.Context()).Val() // at least: a consumer may be adding keys
 	if err := r.client.Save(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	want := r.client.DBSize(t.Context()).Val()
 	do()
 	r.kill()
 	r.start(t)
