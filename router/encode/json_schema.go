@@ -34,6 +34,7 @@ type validated struct {
 	schema *jsonschema.Schema
 	names  map[string]bool // that the schema has, and messages may have
 	tape   tape.Tape
+	parts  int // schemas within the schema
 	steps  int // that are left to the payload at hand
 }
 
@@ -65,6 +66,7 @@ func compileJSONSchema(s *Schema, o Options) (body, error) {
 	c.RegisterVocabulary(&jsonschema.Vocabulary{URL: root, Compile: func(c *jsonschema.CompilerContext, _ map[string]any) (jsonschema.SchemaExt, error) {
 		one := c.Enqueue(nil) // the schema that is being compiled
 		one.Format = v.counted(one.Format)
+		v.parts++
 		return nil, nil
 	}})
 	c.AssertVocabs() // that one, in each draft
@@ -130,18 +132,20 @@ func (v *validated) Append(dst, payload []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	v.steps = minSteps + stepsPerValue*len(v.tape.Nodes)
+	v.steps = min(minSteps+(stepsPerValue+2*v.parts)*len(v.tape.Nodes), maxSteps)
 	if err := v.holdAgainst(tree); err != nil {
 		return dst, v.explain(err, tree)
 	}
 	return append(dst, payload...), nil
 }
 
-// A payload of so many values takes at most so many steps: alternatives within alternatives double the
-// work at each level.
+// A payload takes at most so many steps: alternatives within alternatives double the work at each level.
+// A schema whose alternatives stand side by side holds each part, and what the part refers to, against a
+// value once. A step takes up to 2.5 µs, deep in a payload that does not fit, so maxSteps end within minutes.
 const (
 	minSteps      = 20_000
 	stepsPerValue = 100
+	maxSteps      = stepsPerValue * maxValues
 )
 
 // errSteps is a payload that takes more.

@@ -177,16 +177,26 @@ func TestJSONSchema_RefusesAPayloadThatTakesForEver(t *testing.T) {
 			t.Errorf("%s: %v", twice, err)
 		}
 	}
-	var kinds, events []string
-	for n := range 50 {
-		kinds = append(kinds, fmt.Sprintf(`{"required": ["kind"], "properties": {"kind": {"const": %d}, "n": {"type": "integer"}}}`, n))
-	}
-	for n := range 5000 {
-		events = append(events, fmt.Sprintf(`{"kind": %d, "n": %d}`, n%50, n))
-	}
-	e := jsonSchema(t, `{"items": {"oneOf": [`+strings.Join(kinds, ", ")+`]}}`, true)
-	if _, err := e.Append(nil, []byte(`[`+strings.Join(events, ",")+`]`)); err != nil {
-		t.Errorf("events of 50 kinds: %v", err)
+}
+
+// What a schema of many alternatives takes grows with their number, and is no reason to refuse a payload.
+func TestJSONSchema_TakesManyAlternativesOverManyValues(t *testing.T) {
+	for kinds, values := range map[int]int{50: 5000, 400: 2000} {
+		var objects, constants, events, words []string
+		for n := range kinds {
+			objects = append(objects, fmt.Sprintf(`{"required": ["kind"], "properties": {"kind": {"const": %d}, "n": {"type": "integer"}}}`, n))
+			constants = append(constants, fmt.Sprintf(`{"const": "code %d", "title": "the code %d"}`, n, n))
+		}
+		for n := range values {
+			events = append(events, fmt.Sprintf(`{"kind": %d, "n": %d}`, n%kinds, n))
+			words = append(words, fmt.Sprintf(`"code %d"`, n%kinds))
+		}
+		for list, alternatives := range map[string]string{strings.Join(events, ","): strings.Join(objects, ", "), strings.Join(words, ","): strings.Join(constants, ", ")} {
+			e := jsonSchema(t, `{"items": {"oneOf": [`+alternatives+`]}}`, true)
+			if _, err := e.Append(nil, []byte(`[`+list+`]`)); err != nil {
+				t.Errorf("%d alternatives, %d values: %v", kinds, values, err)
+			}
+		}
 	}
 }
 
