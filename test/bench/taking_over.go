@@ -70,12 +70,14 @@ func (s *beside) cutOver(ctx context.Context) (held, usual, during []float64, er
 	return held, w.took(between(began.Add(-time.Second), began)), w.took(between(began, ended)), err
 }
 
-// The partitioned table is the usual one with a partition for each day.
+// The partitioned table is the usual one with a partition for each day but one, which would be too
+// old in the afternoon only.
 const (
 	partitioned = `DROP PUBLICATION bench; DROP TABLE outbox;
 		CREATE TABLE outbox (id uuid NOT NULL, aggregate_type varchar(100) NOT NULL, aggregate_id uuid NOT NULL, event_type varchar(100) NOT NULL, payload jsonb NOT NULL,
 			created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz, PRIMARY KEY (id, created_at)) PARTITION BY RANGE (created_at);
 		DO $$ BEGIN FOR n IN -20..2 LOOP
+			CONTINUE WHEN n = -5;
 			EXECUTE format('CREATE TABLE outbox_%s PARTITION OF outbox FOR VALUES FROM (%L) TO (%L)', n + 20, current_date + n, current_date + n + 1);
 		END LOOP; END $$;
 		CREATE PUBLICATION bench FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`
