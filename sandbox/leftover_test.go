@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(owner) == "java" {
 		beJava()
 	}
+	if os.Getenv(owner) == "ports" {
+		takePorts()
+		os.Exit(0)
+	}
 	if os.Getenv(owner) == "container" {
 		_, err := sandbox.StartPostgres(context.Background(), sandbox.PostgresOptions{Sources: []sandbox.Source{sandbox.Container}})
 		fmt.Println(err)
