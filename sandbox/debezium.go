@@ -111,6 +111,8 @@ func (d *Debezium) properties() map[string]string {
 		"key.converter":                           converter,
 		"value.converter":                         converter,
 		"offset.flush.interval.ms":                "1000",
+		"offset.flush.timeout.ms":                 "60000", // of a busy machine: a task that is given up stores
+		"task.shutdown.graceful.timeout.ms":       "60000", // no position, and sends again what it has sent
 		"listeners":                               d.URL(),
 		"plugin.discovery":                        "only_scan",
 		"connector.client.config.override.policy": "All",
@@ -186,10 +188,12 @@ func (d *Debezium) awaitAnswer(ctx context.Context, process *process) error {
 // then, as after Kill.
 var ErrKilled = errors.New("was killed")
 
-// Stop waits so long for the worker's threads in its log, and keeps so much of it.
+// Stop waits so long for the beginning of the worker's threads in its log, then so long for the rest,
+// and keeps so much of it.
 const (
-	dumpGrace = 2 * time.Second
-	dumpSize  = 128 << 10
+	dumpBegins = 30 * time.Second
+	dumpGrace  = 2 * time.Second
+	dumpSize   = 128 << 10
 )
 
 // Stop ends the worker by SIGTERM, which lets it write its offsets, and waits until it has gone.
@@ -215,9 +219,19 @@ func (d *Debezium) Stop(grace time.Duration) error {
 	d.out.keep(dumpSize)
 	defer d.out.keep(0)
 	_ = stopped.signal(syscall.SIGQUIT) // has Java write its threads
-	select {
-	case <-stopped.done:
-	case <-time.After(dumpGrace):
+	begins := time.After(dumpBegins)
+	for rest := (<-chan time.Time)(nil); ; {
+		if rest == nil && strings.Contains(d.out.String(), "Full thread dump") {
+			rest = time.After(dumpGrace)
+		}
+		select {
+		case <-stopped.done:
+		case <-begins:
+		case <-rest:
+		case <-time.After(20 * time.Millisecond):
+			continue
+		}
+		break
 	}
 	stopped.kill()
 	return fmt.Errorf("stop Debezium: it did not end within %s and %w; its threads:\n%s", grace, ErrKilled, d.out)
