@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -87,15 +88,14 @@ func TestCloudEvents_TheSDKFindsThemValid(t *testing.T) {
 
 var daprExample = example{folder: "dapr", needs: []string{"go"}, prepare: [][]string{{"go", "build", "-o", "bin/", "."}}}
 
-func freePort(t *testing.T) string {
+// freePort is nobody else's, also while a server is down that comes back on it.
+func freePort(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := sandbox.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return port
+	return strconv.Itoa(port)
 }
 
 func (f *shopFloor) subscriber(t *testing.T, dir string) (port string, running *process) {

@@ -3,7 +3,6 @@ package ends
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,12 +64,7 @@ func startRedis(t testing.TB) *redisServer {
 	if r.program == "" {
 		harness.Missing(t, "Redis", exec.ErrNotFound, "install redis-server, or redis-tools, which starts none by itself")
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, r.port, _ = net.SplitHostPort(listener.Addr().String())
-	listener.Close()
+	r.port = freePort(t)
 	r.start(t)
 	t.Cleanup(r.kill)
 	r.client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + r.port, DialTimeout: time.Second})
