@@ -137,7 +137,7 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 	if testing.Short() {
 		length = 3 * time.Second
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), relaytest.Patience)
 	defer cancel()
 	began := time.Now()
 	var writers sync.WaitGroup
@@ -151,7 +151,7 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 	for ctx.Err() == nil {
 		members = append(members, s.start(t, cfg))
 		<-time.After(time.Second)
-		members[0].stop(t)
+		members[0].leave(t)
 		members = members[1:]
 		// Where a kill hits is chance: the trial goes on until one has left something.
 		if time.Since(began) > length && left() > 0 {
@@ -163,7 +163,7 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 	s.awaitAll(t)
 	last.Stop(t)
 	for _, m := range members {
-		m.stop(t)
+		m.leave(t)
 	}
 	s.verify(t)
 	t.Logf("%d events, %d repeats, %d kills", len(s.ids), left(), kills)

@@ -88,14 +88,14 @@ func TestPrune_GoesByTheSlowestPartition(t *testing.T) {
 	cfg := s.config()
 	cfg.Keep = time.Hour
 	s.aged(t, 5*time.Hour, "a", "b")
+	// Another partition, which nobody has read for long, holds all keys.
+	s.db.Exec(t, "INSERT INTO inbox_progress (consumer, topic, partition, next, at) VALUES ('billing', 'other', 0, 1, now() - interval '10 hours')")
 	m := s.start(t, cfg)
 	s.awaitEffects(t, 2)
 	at := func() time.Time {
 		return harness.Query[time.Time](t, s.db, "SELECT coalesce(min(at), '2000-01-01') FROM inbox_progress WHERE topic = $1", s.topic)
 	}
 	relaytest.Eventually(t, "the clock is that of now", func() (bool, string) { return time.Since(at()) < time.Minute, at().String() })
-	// Another partition, which nobody has read for long, holds all keys.
-	s.db.Exec(t, "INSERT INTO inbox_progress (consumer, topic, partition, next, at) VALUES ('billing', 'other', 0, 1, now() - interval '10 hours')")
 	<-time.After(75 * time.Second)
 	if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox"); n != 2 {
 		t.Errorf("%d keys; an absent partition needs them", n)
