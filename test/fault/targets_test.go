@@ -200,7 +200,7 @@ func TestTarget_CopyCutByASecondSIGTERMLosesNothing(t *testing.T) {
 			running := runForEver(t, p)
 			p.AwaitCaughtUp(t)
 			before := delivered(brokers, w.Topic())
-			takeAwayAfter(brokers, window+random.IntN(some)) // more than a window: a part is acknowledged
+			takeAwayAfter(brokers, 2*window+random.IntN(some)) // more than a window, whatever encloses its rows: a part is acknowledged
 			copyRows(t, p, w, n)
 			relaytest.Eventually(t, "the brokers are unreachable", func() (bool, string) { return brokers.Fake.Away(), running.Output() })
 			if code := hurry(t, running); code == 1 {
@@ -334,6 +334,15 @@ func TestTarget_MemoryStaysBoundedInAnOutage(t *testing.T) {
 // stopPatience is for a stop that is far beyond its bound.
 const stopPatience = time.Minute
 
+// stopBound is P8 where a test has the machine for itself. Beside others a stop may take as long as
+// each of its processes stands still; one that is held up takes wal_sender_timeout, two minutes here.
+func stopBound() time.Duration {
+	if scaled(0, 1) == 1 {
+		return stopLimit
+	}
+	return stopPatience / 2
+}
+
 // A fast shutdown of PostgreSQL is not held up, whatever the relay is doing.
 func TestTarget_FastShutdownIsNotHeldUp(t *testing.T) {
 	for _, version := range harness.Versions() {
@@ -356,8 +365,8 @@ func TestTarget_FastShutdownIsNotHeldUp(t *testing.T) {
 				}
 				took := time.Since(began)
 				t.Logf("bar: fast stop of PostgreSQL %s, %s: %s", version, while, took.Round(time.Millisecond))
-				if took > stopLimit {
-					t.Errorf("%s: it took %s; the bound is %s", while, took, stopLimit)
+				if took > stopBound() {
+					t.Errorf("%s: it took %s; the bound is %s", while, took, stopBound())
 				}
 				if err := db.Server.Start(t.Context()); err != nil {
 					t.Fatal(err)
@@ -380,8 +389,8 @@ func TestTarget_FastShutdownIsNotHeldUp(t *testing.T) {
 			took := time.Since(began)
 			brokers.Fake.Return()
 			t.Logf("bar: fast stop of PostgreSQL %s, brokers away: %s", version, took.Round(time.Millisecond))
-			if took > stopLimit {
-				t.Errorf("brokers away: it took %s; the bound is %s, and the relay's grace is 5s, from when it sees the stop", took, stopLimit)
+			if took > stopBound() {
+				t.Errorf("brokers away: it took %s; the bound is %s, and the relay's grace is 5s, from when it sees the stop", took, stopBound())
 			}
 			if err := db.Server.Start(t.Context()); err != nil {
 				t.Fatal(err)
