@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/auth"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -412,28 +411,16 @@ func grant(t testing.TB, c *kfake.Cluster, resource kmsg.ACLResourceType, name s
 	}
 }
 
-// lastingPort is a free port that stays free while nobody listens: it lies below those
-// that systems give to whoever asks for any.
-func lastingPort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 20_000 + rand.IntN(10_000) //nolint:gosec // a test's
-		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			listener.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
-}
-
 func TestKafka_DeliversOnceTheBrokersAreBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	start := func(port int) (*kfake.Cluster, error) {
 		return kfake.NewCluster(kfake.Ports(port), kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(1, "orders"))
 	}
-	port := lastingPort(t)
+	port, err := sandbox.FreePort() // it stays free while nobody listens
+	if err != nil {
+		t.Fatal(err)
+	}
 	c, err := start(port)
 	if err != nil {
 		t.Fatal(err)
@@ -462,8 +449,12 @@ func TestKafka_DeliversOnceTheBrokersAreBack(t *testing.T) {
 	case <-time.After(guardTime):
 		t.Fatal("not delivered after the broker came back")
 	}
-	if err := k.Reachable(); err != nil {
-		t.Errorf("not reachable: %v", err)
+	// An attempt from before may still fail.
+	for deadline := time.Now().Add(guardTime); k.Reachable() != nil; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not reachable: %v", k.Reachable())
+		}
+		k.Ping(t.Context())
 	}
 	if got := read(t, c, "orders"); len(got) != 2 {
 		t.Errorf("%d records are durable, want 2", len(got))

@@ -35,7 +35,7 @@ func TestReadTopic_EndsWhereTheLastRecordWasAborted(t *testing.T) {
 	if err := first.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var seen []string
 	ended := make(chan error, 1)

@@ -171,13 +171,10 @@ func TestLedger_CommittedWaitsForOpenTransactions(t *testing.T) {
 	write(open, "never")
 	write(second, "2")
 	end(second, kgo.TryCommit)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if value, err := l.Committed(ctx, "k"); err == nil {
-		t.Errorf("%q is not the newest that is committed", value)
-	} else if e, ok := errors.AsType[*sink.Error](err); !ok || e.Reason != fault.ReasonCheckpointHidden {
-		t.Errorf("behind an open transaction: %v", err)
-	}
+	hidesWithin(t, fault.ReasonCheckpointHidden, "", func(ctx context.Context, _ time.Duration) error {
+		_, err := l.Committed(ctx, "k")
+		return err
+	})
 	end(open, kgo.TryAbort)
 	want("2")
 }
