@@ -29,7 +29,7 @@ func TestLoad_ANamedPipeIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), pipe) || !strings.Contains(err.Error(), "named pipe") || !strings.Contains(err.Error(), "/dev/stdin") {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		w, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		if err == nil {
 			_ = w.Close()

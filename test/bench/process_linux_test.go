@@ -63,7 +63,7 @@ func TestProcess_WithThoseItStarted(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Errorf("%d outlived what started it", child)
 	}
 }
