@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -281,19 +279,14 @@ func questions(t *testing.T) []string {
 	return statements
 }
 
-// freeAddress stays free until it is used: it lies below the ports that systems give to
-// whoever asks for any.
+// freeAddress stays free until it is used.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000)) //nolint:gosec // a test's
-		if listener, err := net.Listen("tcp", address); err == nil {
-			listener.Close()
-			return address
-		}
+	port, err := sandbox.FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return ""
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // workplace is where commands are run.
