@@ -175,6 +175,24 @@ func (l *Lane) resetTopics(ctx context.Context, topics map[string]golden.Topic) 
 			return fmt.Errorf("create topic %q: %w", name, err)
 		}
 	}
+	return l.awaitLeaders(ctx, slices.Collect(maps.Keys(topics)))
+}
+
+// awaitLeaders returns when topics can be written to: the broker answers that it has made them
+// before it knows of them itself, and a case is to find them there.
+func (l *Lane) awaitLeaders(ctx context.Context, names []string) error {
+	for len(names) > 0 {
+		ends, err := l.admin.ListEndOffsets(ctx, names...)
+		if err == nil {
+			err = ends.Error()
+		}
+		if err == nil {
+			return nil
+		}
+		if Wait(ctx, 20*time.Millisecond) != nil {
+			return fmt.Errorf("wait for the leaders of topics: %w", err)
+		}
+	}
 	return nil
 }
 
