@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -62,33 +63,36 @@ func TestHints_DecideNothing(t *testing.T) {
 		"answers longer": func(map[string]bool) Hints { return long{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			claimed := map[string]bool{}
-			b, err := New(Config{Consumer: "billing", Hints: hints(claimed)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			random := rand.New(rand.NewPCG(1, 2))
-			want, tx := map[string]bool{}, &table{claimed: claimed}
-			for range 60 {
-				var keys []Key
-				var expected []bool
-				for range 1 + random.IntN(5) {
-					key := ByID("t", fmt.Sprint(random.IntN(30)))
-					keys, expected = append(keys, key), append(expected, !want[key.String()])
-					want[key.String()] = true
+			synctest.Test(t, func(t *testing.T) {
+				claimed := map[string]bool{}
+				b, err := New(Config{Consumer: "billing", Hints: hints(claimed)})
+				if err != nil {
+					t.Fatal(err)
 				}
-				fresh, err := b.Claim(t.Context(), tx, keys)
-				if err != nil || !slices.Equal(fresh, expected) {
-					t.Fatalf("%v, %v; want %v", fresh, err, expected)
-				}
-				b.Remember(t.Context(), keys)
-				if dead := keys[0]; random.IntN(4) == 0 { // it became a dead letter, and comes again
-					if err := b.Bury(t.Context(), tx, dead); err != nil {
-						t.Fatal(err)
+				random := rand.New(rand.NewPCG(1, 2))
+				want, tx := map[string]bool{}, &table{claimed: claimed}
+				for range 60 {
+					var keys []Key
+					var expected []bool
+					for range 1 + random.IntN(5) {
+						key := ByID("t", fmt.Sprint(random.IntN(30)))
+						keys, expected = append(keys, key), append(expected, !want[key.String()])
+						want[key.String()] = true
 					}
-					claimed[dead.String()], want[dead.String()] = true, false
+					fresh, err := b.Claim(t.Context(), tx, keys)
+					if err != nil || !slices.Equal(fresh, expected) {
+						t.Fatalf("%v, %v; want %v", fresh, err, expected)
+					}
+					b.Remember(t.Context(), keys)
+					if dead := keys[0]; random.IntN(4) == 0 { // it became a dead letter, and comes again
+						if err := b.Bury(t.Context(), tx, dead); err != nil {
+							t.Fatal(err)
+						}
+						claimed[dead.String()], want[dead.String()] = true, false
+					}
 				}
-			}
+				<-time.After(2 * time.Hour) // for a call that was left behind
+			})
 		})
 	}
 }
@@ -107,20 +111,22 @@ func (long) Add(context.Context, []Key) error { return nil }
 
 // Hints that fail are not asked for a while.
 func TestHints_ThatFailAreLeftAlone(t *testing.T) {
-	down := &liar{err: errors.New("down")}
-	b, err := New(Config{Consumer: "billing", Hints: down})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 10 {
-		if _, err := b.Claim(t.Context(), &table{claimed: map[string]bool{}}, []Key{ByID("t", fmt.Sprint(i))}); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		down := &liar{err: errors.New("down")}
+		b, err := New(Config{Consumer: "billing", Hints: down})
+		if err != nil {
 			t.Fatal(err)
 		}
-		b.Remember(t.Context(), []Key{ByID("t", fmt.Sprint(i))})
-	}
-	if down.calls != 1 || len(down.added) != 0 {
-		t.Errorf("%d questions, %d told", down.calls, len(down.added))
-	}
+		for i := range 10 {
+			if _, err := b.Claim(t.Context(), &table{claimed: map[string]bool{}}, []Key{ByID("t", fmt.Sprint(i))}); err != nil {
+				t.Fatal(err)
+			}
+			b.Remember(t.Context(), []Key{ByID("t", fmt.Sprint(i))})
+		}
+		if down.calls != 1 || len(down.added) != 0 {
+			t.Errorf("%d questions, %d told", down.calls, len(down.added))
+		}
+	})
 }
 
 func TestRecent_ForgetsTheOldest(t *testing.T) {
