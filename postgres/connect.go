@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/peer"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 const (
@@ -394,4 +396,23 @@ func CloseQuietly(conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = conn.Close(ctx) // the server drops its end in any case
+}
+
+// endPatience bounds the wait for a server that does not answer.
+const endPatience = 3 * time.Second
+
+// EndSession closes a connection, and returns once the server has ended the session and freed its locks: the
+// next command can take them at once. It does not wait where the connection is closed already.
+func EndSession(conn *pgconn.PgConn) {
+	hijacked, err := conn.Hijack()
+	if err != nil { // closed, or in the middle of a statement
+		CloseQuietly(conn)
+		return
+	}
+	defer func() { _ = hijacked.Conn.Close() }()
+	_ = hijacked.Conn.SetDeadline(time.Now().Add(endPatience)) // fails where it is closed
+	hijacked.Frontend.Send(&pgproto3.Terminate{})
+	if hijacked.Frontend.Flush() == nil {
+		_, _ = io.Copy(io.Discard, hijacked.Conn) // the server closes its end behind the locks
+	}
 }

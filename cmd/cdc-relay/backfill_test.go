@@ -348,9 +348,7 @@ func TestBackfill_KilledGoesOn(t *testing.T) {
 				_ = program.Process.Kill()
 				_ = program.Wait() // it was killed
 				released(t, k.db)
-				k.await(t, "its lock is free", func() bool {
-					return harness.Query[int64](t, k.db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 0
-				})
+				unlocked(t, k.db)
 				if n := harness.Query[int64](t, k.db, `SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE '%\_backfill'`); n == 0 {
 					t.Fatal("the backfill ended before it was killed")
 				}

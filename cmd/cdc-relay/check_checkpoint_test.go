@@ -250,7 +250,7 @@ func TestCheck_AnOpenTransactionIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["exactly_once"])
 	k.setUp(t, "")
-	other, err := kgo.NewClient(kgo.SeedBrokers(k.brokers.Addrs...), kgo.TransactionalID("somebody"), kgo.TransactionTimeout(time.Minute))
+	other, err := kgo.NewClient(kgo.SeedBrokers(k.brokers.Addrs...), kgo.TransactionalID("somebody"), kgo.TransactionTimeout(10*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

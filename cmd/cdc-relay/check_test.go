@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/explain"
@@ -117,20 +116,33 @@ const ourOutbox = `CREATE TABLE outbox (
 // A server that takes connections and says nothing uses up the time; the brokers are not
 // to blame. A check that is interrupted prints no verdict.
 func TestCheck_BlamesNobodyThatItDidNotLookAt(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	listen := func() net.Listener {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		return listener
 	}
-	defer listener.Close()
-	env := append(slices.Clone(closedPorts), "CDC_RELAY_POSTGRES_URL=postgres://relay@"+listener.Addr().String()+"/shop?sslmode=disable")
-	got := invoke(t, env, "check", "--timeout", "300ms")
+	silent := func(at net.Listener) []string {
+		return append(slices.Clone(closedPorts), "CDC_RELAY_POSTGRES_URL=postgres://relay@"+at.Addr().String()+"/shop?sslmode=disable")
+	}
+	first, second := listen(), listen()
+	got := invoke(t, silent(first), "check", "--timeout", "300ms")
 	got.want(t, exitRefused, "fail  kafka.connection     not looked at: the 300ms of --timeout are over", "")
 	if strings.Contains(got.stdout, "start the brokers") {
 		t.Errorf("the brokers are blamed:\n%s", got.stdout)
 	}
-	stopped, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	stopped, stop := context.WithCancel(t.Context())
 	defer stop()
-	got = invokeWithin(stopped, t, env, "check")
+	go func() { // once it asks the server, and not while it reads the configuration
+		if conn, err := second.Accept(); err == nil {
+			defer conn.Close()
+			stop()
+			<-t.Context().Done()
+		}
+	}()
+	got = invokeWithin(stopped, t, silent(second), "check")
 	got.want(t, exitFailed, "", "cdc-relay: check: interrupted by a signal; run it again for a result")
 	if got.stdout != "" {
 		t.Errorf("a verdict:\n%s", got.stdout)

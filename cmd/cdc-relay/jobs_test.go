@@ -45,7 +45,10 @@ func TestRun_DeletesDeliveredRowsBesideTheStream(t *testing.T) {
 			m, state := job(t, first)
 			return state == status.Streaming && m.Table == "public.outbox" && m.Job == "retention" && m.State == status.JobIdle && m.Rows == 30 && m.OldestRow != nil
 		})
-		invoke(t, nil, "status", "--url", first).want(t, exitOK, "retention     public.outbox idle, 30 rows since start, last pass ", "")
+		k.await(t, "so does the text", func() bool { // between two passes
+			got := invoke(t, nil, "status", "--url", first)
+			return got.code == exitOK && strings.Contains(got.stdout, "retention     public.outbox idle, 30 rows since start, last pass ")
+		})
 		if m, state := job(t, second); state != status.Standby || m.State != status.JobWaiting || m.Rows != 0 {
 			t.Errorf("the other one is %s: %+v", state, m)
 		}

@@ -318,7 +318,7 @@ func TestNotifier_TellsStateAndLag(t *testing.T) {
 	defer func() { stop(); <-ended }()
 	read := func() string {
 		t.Helper()
-		_ = socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = socket.SetReadDeadline(time.Now().Add(time.Minute))
 		got := make([]byte, 500)
 		size, err := socket.Read(got)
 		if err != nil {
@@ -342,7 +342,7 @@ func TestStop_EndsTheReadingOfTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer read.Close()
-	defer time.AfterFunc(10*time.Second, func() { _ = write.Close() }).Stop()
+	defer time.AfterFunc(time.Minute, func() { _ = write.Close() }).Stop()
 	defer write.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()

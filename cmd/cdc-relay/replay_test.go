@@ -254,9 +254,9 @@ func TestReplay_EndsWithTheSlot(t *testing.T) {
 	k := newDelivered(t, "18", 3000)
 	ended := make(chan result, 1)
 	go func() {
-		ended <- invoke(t, k.env, "replay", "--where", "true", "--complete-keys", "--yes", "--max-rate", "300")
+		ended <- invoke(t, k.env, "replay", "--where", "true", "--complete-keys", "--yes", "--max-rate", "100") // half a minute
 	}()
-	k.await(t, "rows are sent", func() bool { return len(again(k.brokers.Read(t, "order-events"))) > 100 })
+	k.await(t, "rows are sent", func() bool { return len(again(k.brokers.Read(t, "order-events"))) > 30 })
 	k.db.Exec(t, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1", k.slot)
 	select {
 	case got := <-ended:

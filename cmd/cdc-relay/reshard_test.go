@@ -35,6 +35,7 @@ func TestReshard_BackToAFormerNumberMakesSlotsThatRunTakes(t *testing.T) {
 	reshard := func(env []string, from string) {
 		t.Helper()
 		stdout, stderr := &lineHook{line: "has to stream until", act: func() { // in the place of a relay
+			k.db.Exec(t, "SELECT pg_logical_emit_message(true, 'nobody', '')") // its commit flushes what others have written; a slot goes no further
 			k.db.Exec(t, "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots WHERE database = current_database()")
 		}}, new(harness.Output)
 		if code := run(t.Context(), []string{"setup", "--reshard-from", from}, process{env: env, stdout: stdout, stderr: stderr}); code != exitOK {

@@ -135,6 +135,7 @@ func TestExport_EveryDeletedRowIsInABucket(t *testing.T) {
 		})
 		got := invokeWithin(ctx, t, k.env, "retention", "--once")
 		cancel()
+		unlocked(t, k.db)
 		if left := whole(); got.code == exitOK || left != 2000 {
 			t.Errorf("%s: exit code %d, %d rows left", name, got.code, left)
 		}
@@ -149,6 +150,7 @@ func TestExport_EveryDeletedRowIsInABucket(t *testing.T) {
 		return objects.None
 	})
 	invokeWithin(ctx, t, k.env, "retention", "--once")
+	unlocked(t, k.db)
 	written := len(store.Objects())
 	if left := whole(); left != 2000 || written == 0 {
 		t.Errorf("%d rows left, %d objects", left, written)

@@ -151,6 +151,7 @@ func TestExport_EveryDeletedRowIsInAFile(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), round/2+round*time.Duration(i)/8)
 		invokeWithin(ctx, t, k.env, "retention", "--once")
 		cancel()
+		unlocked(t, k.db)
 		if whole() == 0 {
 			break
 		}

@@ -169,15 +169,23 @@ func TestRetention_GivesWayToAWriterOfABackDatedRow(t *testing.T) {
 		}
 		tx := begin(t, db)
 		tx.exec(t, insert+"now())") // the root is held
-		late := make(chan error, 1)
+		saw, late := make(chan struct{}), make(chan error, 1)
 		go func() {
 			k.await(t, "the partition is locked", func() bool {
 				return harness.Query[bool](t, db, "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'outbox_old'::regclass AND mode = 'ShareLock' AND granted)")
 			})
+			close(saw)
 			_, err := tx.conn.Exec(t.Context(), insert+ago+")")
 			late <- err
 		}()
-		busy("(reason partition_busy)") // it waits for the root, or saw who waits
+		for came := false; !came; { // again, where the writer was too slow to see the lock
+			busy("(reason partition_busy)") // it waits for the root, or saw who waits
+			select {
+			case <-saw:
+				came = true
+			default:
+			}
+		}
 		if err := <-late; err != nil {
 			t.Fatalf("the writer failed: %v", err)
 		}

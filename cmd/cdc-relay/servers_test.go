@@ -117,6 +117,15 @@ func released(t *testing.T, db *harness.Database) {
 	})
 }
 
+// unlocked waits until nobody holds a lock of ours in the database: the server ends the session of a
+// command that was cut short a moment after it.
+func unlocked(t *testing.T, db *harness.Database) {
+	t.Helper()
+	(&life{}).await(t, "the lock is free", func() bool {
+		return harness.Query[int64](t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 0
+	})
+}
+
 func TestLife_FromSetupToTeardown(t *testing.T) {
 	l := newLife(t)
 	invoke(t, l.env, "setup").want(t, exitRefused, "", "outbox")
@@ -166,7 +175,8 @@ func TestRun_SecondSignalCutsTheDrainShort(t *testing.T) {
 	l.brokers.Fake.TakeAway(0)
 	l.insert(t, 3)
 	l.await(t, "rows are in flight", func() bool {
-		return !strings.Contains(invoke(t, nil, "status", "--url", url).stdout, " 0 rows")
+		s := invoke(t, nil, "status", "--url", url).stdout
+		return s != "" && !strings.Contains(s, " 0 rows")
 	})
 	stopping := make(chan int, 1)
 	go func() { stopping <- stop() }()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
@@ -89,9 +88,9 @@ func TestSetup_ToForgetACheckpointTakesNoLongerThanItMay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := k.brokers.Fake.HoldProduce()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
+	arrived, release := k.holdProduce(1)
+	ctx, expire := context.WithCancelCause(t.Context())
+	go func() { <-arrived; expire(context.DeadlineExceeded) }()
 	err = a.newSetup(cfg.Relay()).AcceptGap(ctx, false)
 	release()
 	if exitCode(err) != exitRefused || !strings.Contains(err.Error(), "write to checkpoint topic") || !strings.Contains(err.Error(), "repeat it") {

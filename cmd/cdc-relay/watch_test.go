@@ -34,7 +34,7 @@ func (d *drawn) screen() *screen {
 // await waits until the frame has a text.
 func (d *drawn) await(t *testing.T, want string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(2 * time.Minute); ; {
 		d.mu.Lock()
 		text := d.text
 		d.mu.Unlock()
@@ -78,7 +78,7 @@ func TestWatch_DrawsAndObeysKeys(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c := newClient(time.Second)
+	c := newClient(time.Minute) // an answer that is late is none, and rings
 	c.base = server.URL
 	var rings bytes.Buffer
 	a := &app{process: process{stdout: os.Stdout, stderr: &rings, env: []string{"TERM=xterm"}}}

@@ -103,7 +103,7 @@ func open(ctx context.Context, cfg postgres.Config, work Work, kind string) (*Se
 }
 
 // Close ends the connection, and with it the lock.
-func (s *Session) Close() { postgres.CloseQuietly(s.q.Conn) }
+func (s *Session) Close() { postgres.EndSession(s.q.Conn) }
 
 // settings keep a statement of ours from waiting, from being cut short by a policy without a
 // word, and from judging by an old snapshot.

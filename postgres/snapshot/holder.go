@@ -118,7 +118,7 @@ func (h *Holder) Close() {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	postgres.CloseQuietly(h.q.Conn)
+	postgres.EndSession(h.q.Conn)
 }
 
 // Origin is where positions of the server mean something.

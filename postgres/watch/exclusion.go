@@ -60,7 +60,7 @@ func OpenExclusion(ctx context.Context, cfg postgres.Config, system string) (*Ex
 }
 
 // Close releases everything. It is not for a session that is watched.
-func (x *Exclusion) Close() { postgres.CloseQuietly(x.q.Conn) }
+func (x *Exclusion) Close() { postgres.EndSession(x.q.Conn) }
 
 // Holds reports whether the slot is locked.
 func (x *Exclusion) Holds(slot string) bool { return slices.Contains(x.slots, slot) }

@@ -118,8 +118,10 @@ func TestFailover_SyncedSlotIsGoneOnWith(t *testing.T) {
 			start(t, old) // and it takes writes
 			old.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'Stale', '{}')",
 				strings.TrimSuffix(w.Topic(), "-events"))
-			next.Exec(t, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
-			r.Await(t, "the old primary is refused", func(s status.Status) bool { return s.State == status.Reconnecting && s.Reason == "stale_primary" })
+			r.Await(t, "the old primary is refused", func(s status.Status) bool {
+				next.Exec(t, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1", p.Slot) // again, where the old one was too slow to be asked first
+				return s.State == status.Reconnecting && s.Reason == "stale_primary"
+			})
 			stop(t, old, sandbox.Immediate)
 			w.Insert(t, 10)
 			p.AwaitCaughtUp(t)

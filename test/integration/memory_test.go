@@ -74,9 +74,10 @@ func TestBackfill_MemoryStaysBounded(t *testing.T) {
 			p.DB.Exec(t, `INSERT INTO outbox SELECT n, 'order', (n % 100)::text, 'x', jsonb_build_object('n', n, 'fill', repeat('x', $2)) FROM generate_series(1, $1::int) n`, rows, fill)
 			p.DB.Exec(t, "ANALYZE outbox") // or chance decides whether parallel workers read
 			brokers.CreateTopic(t, "order-events", 3)
+			admin := brokers.Admin(t)
 			process := p.Exec(t, "backfill", "--all", "--yes", "--set", "kafka.compression=snappy")
 			relaytest.Eventually(t, "rows are sent", func() (bool, string) {
-				ends, err := brokers.Admin(t).ListEndOffsets(t.Context(), "order-events")
+				ends, err := admin.ListEndOffsets(t.Context(), "order-events")
 				sent := int64(0)
 				ends.Each(func(o kadm.ListedOffset) { sent += o.Offset })
 				return err == nil && sent > 0, process.Output()
@@ -120,8 +121,9 @@ func TestBackfill_AKillRepeatsLittle(t *testing.T) {
 	p.DB.Exec(t, `CREATE TABLE outbox (id bigint PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, payload jsonb, created_at timestamptz DEFAULT now())`)
 	p.DB.Exec(t, `INSERT INTO outbox SELECT n, 'order', (n % 5)::text, 'x', to_jsonb(n) FROM generate_series(1, $1::int) n`, rows)
 	p.Brokers.CreateTopic(t, "order-events", 1)
+	admin := p.Brokers.Admin(t)
 	sent := func() int {
-		ends, err := p.Brokers.Admin(t).ListEndOffsets(t.Context(), "order-events")
+		ends, err := admin.ListEndOffsets(t.Context(), "order-events")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,6 +35,9 @@ func TestPromise_AMovedSlotIsRefused(t *testing.T) {
 	w.Stop(t)
 	running := p.Exec(t, "run")
 	p.AwaitCaughtUp(t)
+	relaytest.Eventually(t, "it has the slot", func() (bool, string) { // all may have been confirmed before it
+		return harness.Query[bool](t, p.DB, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", p.Slot), running.Output()
+	})
 	early := p.Exec(t, "setup", "--accept-gap") // would leave an idle relay without what it wrote
 	if code := early.Wait(t); code != 3 || !strings.Contains(early.Output(), "stop that one first") {
 		t.Fatalf("setup --accept-gap beside a relay: exit code %d\n%s", code, early.Output())

@@ -96,7 +96,7 @@ func newEncoded(t *testing.T, db *harness.Database, brokers *harness.Brokers, e 
 		brokers.CreateTopic(t, checkpoints, 1, "cleanup.policy", "compact")
 	}
 	p.Pipeline = relaytest.New(t, db, brokers, []string{"{table: public.outbox, value: " + e.value + ", schema: {subject: '${topic}-${event_type}'" + e.more + "}}"},
-		"  registry: {url: ["+url+"], timeout: 2s, refresh: 1s}", settings+"}")
+		"  registry: {url: ["+url+"], timeout: 30s, refresh: 1s}", settings+"}")
 	p.YAML = strings.Replace(p.YAML, "postgres: {", "postgres: {"+strings.Join(postgres, ""), 1)
 	setup := p.Exec(t, "setup", "--create-table")
 	if code := setup.Wait(t); code != 0 {
@@ -104,6 +104,12 @@ func newEncoded(t *testing.T, db *harness.Database, brokers *harness.Brokers, e 
 	}
 	brokers.CreateTopic(t, p.topic, 3)
 	return p
+}
+
+// impatient has a registry that hangs be given up soon.
+func (p *encodedPipeline) impatient(t *testing.T) {
+	t.Helper()
+	p.Reconfigure(t, strings.Replace(p.YAML, "timeout: 30s", "timeout: 2s", 1))
 }
 
 // register puts a schema below the subject of an event type.
@@ -272,6 +278,7 @@ func again(t *testing.T, err error) {
 // key is in order.
 func oneRelayWaits(t *testing.T, registry *sandbox.Registry, e encoding, guarantee relay.Guarantee) {
 	p := newEncoded(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault), e, registry.URL(), guarantee)
+	p.impatient(t)
 	known := p.register(t, "known", e.v1)
 	again(t, registry.Pause())
 	run := p.Start(t)
@@ -307,6 +314,7 @@ func oneRelayWaits(t *testing.T, registry *sandbox.Registry, e encoding, guarant
 // shardsWait: each shard asks for itself. The process is killed while they wait.
 func shardsWait(t *testing.T, registry *sandbox.Registry, e encoding, guarantee relay.Guarantee) {
 	p := newEncoded(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault), e, registry.URL(), guarantee, "shards: 2, ")
+	p.impatient(t)
 	ids := map[string]int{"known": p.register(t, "known", e.v1)}
 	const keys = 6
 	var events []string // of each key

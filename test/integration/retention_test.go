@@ -228,12 +228,12 @@ func TestRetention_KilledInTheMiddleLosesNothing(t *testing.T) {
 	t.Parallel()
 	p := housekeeping(t, "", "archive, archive_table: public.archive", "detect_moved_slot: true")
 	p.DB.Exec(t, "CREATE TABLE archive (LIKE outbox INCLUDING DEFAULTS)")
-	p.DB.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT 'order', n::text, 'x', '{}', now() - interval '2h' FROM generate_series(1, 60000) n")
+	p.DB.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT 'order', n::text, 'x', '{}', now() - interval '2h' FROM generate_series(1, 30000) n")
 	p.Start(t).AwaitStreaming(t)
 	p.AwaitCaughtUp(t)
-	left := int64(60_000)
+	left := int64(30_000)
 	for kill := range 8 {
-		process := p.Exec(t, "retention", "--once", "--set", "maintenance.max_rows_per_second=20000", "--set", "maintenance.batch_rows=200")
+		process := p.Exec(t, "retention", "--once", "--set", "maintenance.max_rows_per_second=2000", "--set", "maintenance.batch_rows=20") // a hundred transactions a second, for 15 s
 		begun := left
 		relaytest.Eventually(t, "it is at work", func() (bool, string) {
 			left = harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox")
@@ -245,8 +245,8 @@ func TestRetention_KilledInTheMiddleLosesNothing(t *testing.T) {
 			return harness.Query[int64](t, p.DB, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'cdc-relay maintenance'") == 0, ""
 		})
 		rows := harness.Query[string](t, p.DB, "SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM archive) || ' ' || (SELECT count(DISTINCT id) FROM (TABLE outbox UNION ALL TABLE archive) rows)")
-		if rows != "60000 60000" {
-			t.Fatalf("after %d kills: rows and ids are %s, want 60000 of each", kill+1, rows)
+		if rows != "30000 30000" {
+			t.Fatalf("after %d kills: rows and ids are %s, want 30000 of each", kill+1, rows)
 		}
 	}
 	if left == 0 {
@@ -255,7 +255,7 @@ func TestRetention_KilledInTheMiddleLosesNothing(t *testing.T) {
 	if code := p.Exec(t, "retention", "--once", "--set", "maintenance.wait=60s").Wait(t); code != 0 {
 		t.Errorf("the last one ended with %d", code)
 	}
-	if n := harness.Query[int64](t, p.DB, "SELECT count(*) FROM archive"); n != 60_000 {
+	if n := harness.Query[int64](t, p.DB, "SELECT count(*) FROM archive"); n != 30_000 {
 		t.Errorf("the archive has %d rows", n)
 	}
 }

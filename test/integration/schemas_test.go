@@ -88,7 +88,7 @@ func (r *registry) decoded(t *testing.T, brokers *harness.Brokers, topic string)
 // schemaPipeline is one that encodes the outbox by a registry.
 func schemaPipeline(t *testing.T, db *harness.Database, brokers *harness.Brokers, r *registry, table, more string) (p *relaytest.Pipeline, topic string, insert func(payload string)) {
 	t.Helper()
-	p = relaytest.New(t, db, brokers, []string{"{table: public.outbox, " + table + "}"}, "  registry: {url: ["+r.URL()+"], refresh: 1s}", more)
+	p = relaytest.New(t, db, brokers, []string{"{table: public.outbox, " + table + "}"}, "  registry: {url: ["+r.URL()+"], timeout: 30s, refresh: 1s}", more)
 	p.Setup(t)
 	aggregate := harness.Unique(t, "order")
 	topic = aggregate + "-events"
