@@ -39,10 +39,10 @@ func TestReplay_ResumedAfterTheRelayEndsKeysWithTheirNewestRow(t *testing.T) {
 	defer cancel()
 	before := len(s.committed(t))
 	go func() {
-		wait(ctx, func() bool { return len(s.committed(t)) >= before+300 })
+		wait(ctx, func() bool { return len(s.committed(t)) >= before+some })
 		cancel()
 	}()
-	text, err := s.replay(ctx, ReplayOptions{MaxRate: 500})
+	text, err := s.replay(ctx, ReplayOptions{MaxRate: slowly})
 	run := regexp.MustCompile(`run ([A-Z0-9]+)`).FindStringSubmatch(text)
 	if err == nil || run == nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -71,10 +71,10 @@ func TestReplay_ResumedNamesTheRowsThatTheCallBeforeLeftOut(t *testing.T) {
 			defer cancel()
 			before := len(s.committed(t))
 			go func() {
-				wait(ctx, func() bool { return len(s.committed(t)) >= before+1500 })
+				wait(ctx, func() bool { return len(s.committed(t)) >= before+2*slowly }) // for longer than from one write of the progress to the next
 				cancel()
 			}()
-			text, err := s.replay(ctx, ReplayOptions{MaxRate: 500})
+			text, err := s.replay(ctx, ReplayOptions{MaxRate: slowly})
 			run := regexp.MustCompile(`run ([A-Z0-9]+)`).FindStringSubmatch(text)
 			if err == nil || run == nil {
 				t.Fatalf("%v\n%s", err, text)
