@@ -122,6 +122,15 @@ func (s *scene) stream(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+	s.free(t)
+}
+
+// free waits until nobody streams from the slot: a server says its last word before it lets go.
+func (s *scene) free(t *testing.T) {
+	t.Helper()
+	wait(t.Context(), func() bool {
+		return !harness.Query[bool](t, s.db, "SELECT bool_or(active) FROM pg_replication_slots WHERE slot_name = $1", s.slot)
+	})
 }
 
 // wait returns when it is good, or ctx ends.

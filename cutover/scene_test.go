@@ -326,6 +326,9 @@ func (s *scene) relay(t *testing.T) (caughtUp, stop func()) {
 		if failed != nil {
 			t.Error(failed)
 		}
+		s.await(t, "the slot is free", func() bool { // a server says its last word before it lets go
+			return !harness.Query[bool](t, s.db, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", s.slot)
+		})
 	}
 }
 
