@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,7 +161,7 @@ func TestConnect_NamesWhatEndedItAndNotWhatWasLeftOfTheExchange(t *testing.T) {
 	}{
 		"a deadline": {func() (context.Context, func()) {
 			ctx := late{context.Background(), make(chan struct{})}
-			return ctx, func() { close(ctx.over) }
+			return ctx, sync.OnceFunc(func() { close(ctx.over) })
 		}, fault.ReasonTimeout, []string{"the server did not answer in time", "look at the server"}},
 		"a lock that is lost": {func() (context.Context, func()) {
 			ctx, cancel := context.WithCancelCause(t.Context())
