@@ -54,7 +54,7 @@ func TestConn_PausesQuietly(t *testing.T) {
 		}()
 		return got
 	}
-	for pause, n, late := 300*time.Millisecond, 0, true; late; pause *= 2 { // one that is over before all is written shows nothing
+	for pause, late := 300*time.Millisecond, true; late; pause *= 2 { // one that is over before all is written shows nothing
 		p = &Pace{sent: 1 << 40, committed: 1, size: 1}
 		g.Follow(p, Pacing{Pause: pause})
 		began := time.Now()
@@ -68,7 +68,7 @@ func TestConn_PausesQuietly(t *testing.T) {
 			}
 		}
 		late = time.Since(began) > pause
-		n = <-behind
+		n := <-behind
 		if late && pause < 8*time.Second {
 			for p.Off = true; n > 0 && n < 9; n += <-read() {
 			}
