@@ -120,11 +120,7 @@ func (b *Backfill) inspect(ctx context.Context, w *work, indexes []int) (*progre
 	if err := postgres.CheckSlotName(names[0]); err != nil {
 		return nil, progress.Refuse(fmt.Errorf("until it is complete a backfill has a slot of its own: %w", err), "choose a shorter postgres.slot")
 	}
-	var slots []provision.SlotState
-	err := w.holder.Ask(ctx, func(q postgres.Querier, version int) (err error) {
-		slots, err = provision.ReadSlots(q, version, names...)
-		return err
-	})
+	slots, err := handover.ReadSlots(ctx, w.holder, b.Options.Yes, names...)
 	if err != nil {
 		return nil, err
 	}

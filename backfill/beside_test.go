@@ -164,9 +164,9 @@ func TestBeside_ResumesWithoutLoss(t *testing.T) {
 				odd := BesideOptions{Where: "id % 2 = 1", AcceptOrder: true, Yes: true}
 				first := odd
 				if step == "sending" {
-					first.MaxRate = 1000
+					first.MaxRate = slowly
 					go func() {
-						wait(ctx, func() bool { return len(s.committed(t)) >= 2300 })
+						wait(ctx, func() bool { return len(s.committed(t)) >= 2000+some })
 						cancel()
 					}()
 				}

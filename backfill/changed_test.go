@@ -67,7 +67,7 @@ func TestBackfill_AChangeWaitsForTheRows(t *testing.T) {
 				s.write(t, 1, 3000)
 				begun := make(chan *change, 1)
 				go func() {
-					wait(t.Context(), func() bool { return len(s.committed(t)) >= 300 })
+					wait(t.Context(), func() bool { return len(s.committed(t)) >= some })
 					begun <- s.changes(t, sql)
 				}()
 				early := false
@@ -129,13 +129,15 @@ func TestBackfill_GivesWayToAChangeThatItsReaderWaitsBehind(t *testing.T) {
 			s.write(t, 1, 3000)
 			begun := make(chan *change, 1)
 			go func() {
-				wait(t.Context(), func() bool { return len(s.committed(t)) >= 300 })
+				wait(t.Context(), func() bool { return len(s.committed(t)) >= some })
 				begun <- s.changes(t, "ALTER TABLE outbox ADD extra int DEFAULT 7")
 				wait(t.Context(), func() bool { // the reader may have room in its socket for a moment
 					return harness.Query[int64](t, s.db, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cdc-relay backfill' AND wait_event = 'ClientWrite'`) > 0
 				})
 			}()
-			givesWay(t, s, byID, nil)
+			slow := byID
+			slow.MaxRate = slowly
+			givesWay(t, s, slow, nil)
 			(<-begun).ends(t)
 			again := byID
 			again.MaxRate, again.Restart = 0, true // the table has another shape

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -121,6 +122,15 @@ func (s *scene) stream(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+	s.free(t)
+}
+
+// free waits until nobody streams from the slot: a server says its last word before it lets go.
+func (s *scene) free(t *testing.T) {
+	t.Helper()
+	wait(t.Context(), func() bool {
+		return !harness.Query[bool](t, s.db, "SELECT bool_or(active) FROM pg_replication_slots WHERE slot_name = $1", s.slot)
+	})
 }
 
 // wait returns when it is good, or ctx ends.
@@ -209,6 +219,13 @@ func complete(t *testing.T, list []int, n int, once bool) {
 
 var all = Options{All: true, Yes: true}
 
+// A call that is to be interrupted sends so few rows a second that it is not near its end when some are
+// there, however late somebody looks.
+const (
+	slowly = 60
+	some   = 20
+)
+
 // Whatever step was the last one of a call, the next calls complete it: nothing is lost, each
 // key's rows come in order, and with exactly-once none comes twice.
 func TestBackfill_ResumesWithoutLoss(t *testing.T) {
@@ -225,9 +242,9 @@ func TestBackfill_ResumesWithoutLoss(t *testing.T) {
 					defer cancel()
 					first := all
 					if step == "some" {
-						first.MaxRate = 2000
+						first.MaxRate = slowly
 						go func() {
-							wait(ctx, func() bool { return len(s.committed(t)) >= 500 })
+							wait(ctx, func() bool { return len(s.committed(t)) >= some })
 							cancel()
 						}()
 					}
@@ -269,9 +286,9 @@ func TestBackfill_ExactlyOnceDuplicatesNothing(t *testing.T) {
 		byID := all
 		byID.Order = []string{"id"} // by which newer rows lie between old ones
 		slow := byID
-		slow.MaxRate = 1000
+		slow.MaxRate = slowly
 		go func() {
-			wait(ctx, func() bool { return len(s.committed(t)) >= 300 })
+			wait(ctx, func() bool { return len(s.committed(t)) >= some })
 			cancel()
 		}()
 		if text, err := s.attempt(ctx, slow, nil); !errors.Is(err, context.Canceled) {
@@ -308,31 +325,41 @@ func TestBackfill_WarnsThatTheSlotWillNotLast(t *testing.T) {
 	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18", Settings: map[string]string{"max_slot_wal_keep_size": "64MB"}})
 	s := play(t, db, harness.Kfake(t, sandbox.KafkaOptions{}))
-	s.write(t, 1, 2000)
-	writing, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	s.write(t, 1, 20_000) // so that the slot is lost at some KiB a second
+	var writing sync.WaitGroup
+	var writers []int64
+	for range 3 { // loops of the server's own, of which one or two may not run while the WAL is measured
 		conn := db.Connect(t)
-		for writing.Err() == nil {
-			_, _ = conn.Exec(writing, "SELECT pg_logical_emit_message(false, 'x', repeat('x', 100000))")
-		}
-	}()
+		writers = append(writers, int64(conn.PgConn().PID()))
+		writing.Go(func() {
+			_, err := conn.Exec(context.WithoutCancel(t.Context()), "DO $$ BEGIN LOOP PERFORM pg_logical_emit_message(false, 'x', repeat('x', 2000)), pg_sleep(0.005); END LOOP; END $$")
+			if pg, ended := errors.AsType[*pgconn.PgError](err); !ended || pg.Code != "57P01" {
+				t.Errorf("a writer: %v", err)
+			}
+		})
+	}
+	for _, pid := range writers {
+		wait(t.Context(), func() bool {
+			return harness.Query[bool](t, db, "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND state = 'active' AND query LIKE 'DO %'", pid)
+		})
+	}
 	slow := Options{All: true, MaxRate: 1}
 	text, err := s.attempt(t.Context(), slow, nil)
 	if err != nil || !strings.Contains(text, "the slot would be lost after about") {
 		t.Errorf("the plan: %v\n%s", err, text)
 	}
 	slow.Yes = true
-	_, err = s.attempt(t.Context(), slow, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err = s.attempt(ctx, slow, func(string) { cancel() })
 	if refused, ok := errors.AsType[*advice.Refused](err); !ok || !strings.Contains(refused.Error(), "--accept-wal") {
 		t.Errorf("it begins: %v", err)
 	}
 	if n := harness.Query[int64](t, db, "SELECT count(*) FROM pg_replication_slots"); n != 0 {
 		t.Errorf("%d slots", n)
 	}
-	stop()
-	<-ended
+	db.Exec(t, "SELECT pg_terminate_backend(pid) FROM unnest($1::int8[]::int[]) pid", writers)
+	writing.Wait()
 	if text := s.must(t, Options{All: true, Yes: true}); strings.Contains(text, "would be lost") {
 		t.Errorf("the server is quiet:\n%s", text)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// The server may not have ended the connection that held the backfill's slot, and then does not drop it
-// at the first try.
+// The server may not have ended the connection that held the backfill's slot: that of an earlier call is
+// no other backfill, and the slot is not dropped at the first try.
 func TestBackfill_WaitsUntilItsSlotIsFree(t *testing.T) {
 	t.Parallel()
 	s := play(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}))
@@ -23,10 +23,7 @@ func TestBackfill_WaitsUntilItsSlotIsFree(t *testing.T) {
 	cfg.Slot = cfg.BackfillSlot()
 	var holding sync.WaitGroup
 	defer holding.Wait()
-	_, err := s.attempt(t.Context(), byID, func(step string) {
-		if step != "copied" {
-			return
-		}
+	hold := func() {
 		var held *replication.Stream
 		err := handover.WhenFree(t.Context(), func() (err error) {
 			held, err = replication.Open(t.Context(), cfg, replication.Options{}, zerolog.Nop())
@@ -38,10 +35,17 @@ func TestBackfill_WaitsUntilItsSlotIsFree(t *testing.T) {
 		}
 		holding.Go(func() {
 			start := held.Start()
-			time.AfterFunc(time.Second, held.Abort)
+			time.AfterFunc(500*time.Millisecond, held.Abort)
 			_ = held.Run(t.Context(), make(chan *wal.Batch), func() wal.LSN { return start })
 			_ = held.Close(t.Context(), start)
 		})
+	}
+	s.endedAt(t, byID, "slot_made")
+	hold()
+	_, err := s.attempt(t.Context(), byID, func(step string) {
+		if step == "copied" {
+			hold()
+		}
 	})
 	if err != nil {
 		t.Error(err)

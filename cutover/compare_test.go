@@ -147,12 +147,12 @@ func TestCutover_SkipsWhatThePublisherHadSent(t *testing.T) {
 				s.has(t, 100)
 				s.brokers.CreateTopic(t, s.topic+"-other", 1)
 				s.sends(t, nil, to(1, 60)...)
-				s.db.Exec(t, "UPDATE "+s.table+" SET published_at = now() WHERE id <= 50")
-				s.sends(t, nil, 68)                                                                        // of its key 63 is missing
-				s.sends(t, nil, 75, 70, 65)                                                                // none is, but they are the wrong way round
-				s.sends(t, func(_ int, r *kgo.Record) { r.Key = []byte("another key") }, 100)              // not this row's
-				s.sends(t, func(_ int, r *kgo.Record) { r.Topic += "-other" }, 99)                         // nor this
-				s.sends(t, func(_ int, r *kgo.Record) { r.Headers = []kgo.RecordHeader{{Key: "by"}} }, 61) // found by the member alone
+				s.db.Exec(t, "UPDATE "+s.table+" SET published_at = now() WHERE id <= 50; SELECT pg_stat_force_next_flush()") // and not while the table is watched
+				s.sends(t, nil, 68)                                                                                           // of its key 63 is missing
+				s.sends(t, nil, 75, 70, 65)                                                                                   // none is, but they are the wrong way round
+				s.sends(t, func(_ int, r *kgo.Record) { r.Key = []byte("another key") }, 100)                                 // not this row's
+				s.sends(t, func(_ int, r *kgo.Record) { r.Topic += "-other" }, 99)                                            // nor this
+				s.sends(t, func(_ int, r *kgo.Record) { r.Headers = []kgo.RecordHeader{{Key: "by"}} }, 61)                    // found by the member alone
 				options := Options{Mode: Stopped, Yes: true, SkipPresent: true, Watch: time.Millisecond}
 				if step != "" {
 					s.cancelledAt(t, options, step)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/backfill"
+	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
@@ -194,16 +195,16 @@ func (w *work) inspect(ctx context.Context) error {
 		}
 		w.tables = append(w.tables, polled{Table: t})
 	}
-	return w.holder.Ask(ctx, func(q postgres.Querier, version int) error {
-		slots, err := provision.ReadSlots(q, version, names...)
-		if err != nil {
-			return err
-		}
-		found := make([]progress.Slot, len(slots))
-		for i, s := range slots {
-			found[i] = progress.Slot{Name: s.Name, Exists: s.Exists, Active: s.Active, Confirmed: s.Confirmed, Err: s.Err}
-		}
-		w.state.temporary, w.state.backfill, w.state.final = found[0], found[1].Exists, found[2:]
+	slots, err := handover.ReadSlots(ctx, w.holder, w.Options.Yes && w.Options.Mode != Stopped, names...)
+	if err != nil {
+		return err
+	}
+	found := make([]progress.Slot, len(slots))
+	for i, s := range slots {
+		found[i] = progress.Slot{Name: s.Name, Exists: s.Exists, Active: s.Active, Confirmed: s.Confirmed, Err: s.Err}
+	}
+	w.state.temporary, w.state.backfill, w.state.final = found[0], found[1].Exists, found[2:]
+	return w.holder.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
 		w.state.cuts, err = provision.ReadCuts(q, w.cutTables())
 		return err
 	})

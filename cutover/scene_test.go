@@ -181,7 +181,7 @@ func (s *scene) publisher(t *testing.T, p *publisher) (stop func()) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return background(t, func(ctx context.Context) {
+	end := background(t, func(ctx context.Context) {
 		for ctx.Err() == nil {
 			n := 0
 			if !p.frozen.Load() {
@@ -198,6 +198,16 @@ func (s *scene) publisher(t *testing.T, p *publisher) (stop func()) {
 			}
 		}
 	})
+	return func() {
+		t.Helper()
+		end()
+		pid := int64(conn.PgConn().PID())
+		_ = conn.Close(context.Background())
+		// A session that is idle adds to the statistics for the last time after ten seconds, and one that ends at once.
+		s.await(t, "the publisher's session ends", func() bool {
+			return harness.Query[int64](t, s.db, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
+		})
+	}
 }
 
 func (s *scene) poll(ctx context.Context, conn *pgx.Conn, client *kgo.Client, p *publisher) (int, error) {
@@ -316,12 +326,15 @@ func (s *scene) relay(t *testing.T) (caughtUp, stop func()) {
 		if failed != nil {
 			t.Error(failed)
 		}
+		s.await(t, "the slot is free", func() bool { // a server says its last word before it lets go
+			return !harness.Query[bool](t, s.db, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", s.slot)
+		})
 	}
 }
 
 func (s *scene) await(t *testing.T, what string, good func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !good(); {
+	for deadline := time.Now().Add(2 * time.Minute); !good(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("not in time: %s", what)
 		}

@@ -86,7 +86,7 @@ func TestCutover_StoppedPoller(t *testing.T) {
 					stopPublishing := s.publisher(t, &publisher{locks: i == 0, slow: 10 * time.Millisecond})
 					s.await(t, "some rows are published", func() bool { return len(s.committed(t)) > 100 })
 					watching := stopped
-					watching.Watch = 10 * time.Second
+					watching.Watch = time.Minute
 					s.refused(t, watching, "as a publisher does")
 					if got := s.slots(t); got != "" {
 						t.Fatalf("there is %q", got)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -127,6 +128,23 @@ func (c withoutTLS) Read(into []byte) (int, error) {
 	return 1, nil
 }
 
+// late is a context whose deadline comes when over is closed, and not earlier on a busy machine.
+type late struct {
+	context.Context
+	over chan struct{}
+}
+
+func (c late) Done() <-chan struct{} { return c.over }
+
+func (c late) Err() error {
+	select {
+	case <-c.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // What ended the attempt is the cause, and not what was read of the server before.
 func TestConnect_NamesWhatEndedItAndNotWhatWasLeftOfTheExchange(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -142,9 +160,8 @@ func TestConnect_NamesWhatEndedItAndNotWhatWasLeftOfTheExchange(t *testing.T) {
 		texts  []string
 	}{
 		"a deadline": {func() (context.Context, func()) {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			t.Cleanup(cancel)
-			return ctx, func() { <-ctx.Done() }
+			ctx := late{context.Background(), make(chan struct{})}
+			return ctx, sync.OnceFunc(func() { close(ctx.over) })
 		}, fault.ReasonTimeout, []string{"the server did not answer in time", "look at the server"}},
 		"a lock that is lost": {func() (context.Context, func()) {
 			ctx, cancel := context.WithCancelCause(t.Context())

@@ -459,7 +459,11 @@ func holdsLittle(t *testing.T, window int, most int64, single bool) {
 	}
 	d.command("release")
 	<-passed
-	if after := int64(liveHeap()) - int64(before); after > int64(window)/4 {
+	after := int64(liveHeap()) - int64(before)
+	for deadline := time.Now().Add(time.Minute); after > int64(window)/4 && time.Now().Before(deadline); { // the client may be at its last answers
+		after = int64(liveHeap()) - int64(before)
+	}
+	if after > int64(window)/4 {
 		t.Errorf("%d bytes are still alive once everything was confirmed", after)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -145,11 +146,20 @@ func topic(t *testing.T, cluster *kfake.Cluster, late time.Duration) string {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	<-time.After(late)
+	ends, err := kadm.NewClient(client).ListEndOffsets(t.Context(), "order-events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, _ := ends.Lookup("order-events", 0)
 	var values []string
-	ctx, stop := context.WithTimeout(t.Context(), late)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	for ctx.Err() == nil {
+	for int64(len(values)) < end.Offset {
 		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d records are read", len(values), end.Offset)
+		}
 	}
 	return strings.Join(values, " ")
 }

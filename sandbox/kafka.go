@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -175,15 +176,21 @@ func (k *Kafka) fault(f kfake.Fault) func() {
 
 // HoldProduce lets produce requests wait, unanswered and not stored, until the
 // returned function is called.
-func (k *Kafka) HoldProduce() (release func()) {
+func (k *Kafka) HoldProduce() (release func()) { return k.HoldProduceAfter(0) }
+
+// HoldProduceAfter is HoldProduce for those after the first n.
+func (k *Kafka) HoldProduceAfter(n int64) (release func()) {
 	released := make(chan struct{})
+	var seen atomic.Int64
 	k.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		select {
 		case <-released:
 			k.cluster.DropControl()
 		default:
 			k.cluster.KeepControl()
-			k.cluster.SleepControl(func() { <-released })
+			if seen.Add(1) > n {
+				k.cluster.SleepControl(func() { <-released })
+			}
 		}
 		return nil, nil, false
 	})

@@ -52,6 +52,25 @@ func Drop(ctx context.Context, holder *snapshot.Holder, name string) error {
 	})
 }
 
+// ReadSlots reads slots, of which the first is a command's own. Who has the lock of that command waits until it is
+// free: the server may not have ended the connection of an earlier call.
+func ReadSlots(ctx context.Context, holder *snapshot.Holder, locked bool, names ...string) (slots []provision.SlotState, err error) {
+	for deadline := time.Now().Add(dropPatience); ; {
+		err = holder.Ask(ctx, func(q postgres.Querier, version int) (err error) {
+			slots, err = provision.ReadSlots(q, version, names...)
+			return err
+		})
+		if err != nil || !locked || !slots[0].Active || time.Now().After(deadline) {
+			return slots, err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // WhenFree tries again while the server has not ended the connection that held a slot.
 func WhenFree(ctx context.Context, try func() error) error {
 	for deadline := time.Now().Add(dropPatience); ; {

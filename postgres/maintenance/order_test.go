@@ -82,6 +82,9 @@ func TestSession_WaitsForLockedRows(t *testing.T) {
 		if got := left(t, db); got != "a0 b0 c0" {
 			t.Fatalf("left: %s", got)
 		}
+		if err := s.q.Exec(`SET lock_timeout = 0; SET statement_timeout = 0`); err != nil { // however late this test sees that it waits
+			t.Fatal(err)
+		}
 		done := make(chan int)
 		go func() {
 			n, err := s.Act(t.Context(), rows)

@@ -368,6 +368,9 @@ func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
 	preflighttest.WantFinding(t, report, "postgres.senders_free", advice.Warn, "1 of 1")
 
 	db.Exec(t, `SELECT pg_create_physical_replication_slot('taken')`)
+	for harness.Query[bool](t, db, `SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type = 'walsender'`) {
+		// the server ends the session of the check a moment after its client
+	}
 	busy := cfg
 	busy.ApplicationName = "busy"
 	postgrestest.Open(t, busy, true)
@@ -524,7 +527,7 @@ func TestCheck_CommitsThatWouldWaitForUs(t *testing.T) {
 	}
 	alter(t, db, "synchronous_standby_names", "sneaky")
 	owner := cfg
-	owner.ApplicationName = "sneaky"
+	owner.ApplicationName, owner.WalSenderTimeout = "sneaky", time.Hour // this test answers nothing
 	conn := postgrestest.Open(t, owner, true)
 	if err := pglogrepl.StartReplication(t.Context(), conn, cfg.Slot, 0, pglogrepl.StartReplicationOptions{
 		PluginArgs: []string{"proto_version '1'", "publication_names 'cdc_relay'"},

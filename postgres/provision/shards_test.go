@@ -366,14 +366,21 @@ func TestReshard_Refuses(t *testing.T) {
 	if _, err := open.Exec(t.Context(), `BEGIN; INSERT INTO moved (key) VALUES ('early')`); err != nil {
 		t.Fatal(err)
 	}
+	refused := func(wait time.Duration, says string) error { // once nothing else is waited for, such as a transaction of somebody else
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; {
+			_, err := provision.Reshard(t.Context(), cfg, 1, provision.ReshardOptions{Wait: wait})
+			if err == nil || strings.Contains(err.Error(), says) || time.Now().After(deadline) {
+				return err
+			}
+		}
+	}
 	_, err := provision.Reshard(t.Context(), cfg, 1, provision.ReshardOptions{Wait: time.Millisecond})
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonShards, "transactions that began before", "run the command again")
 	if _, err := open.Exec(t.Context(), `COMMIT`); err != nil {
 		t.Fatal(err)
 	}
-	// Longer than a transaction of somebody else takes, such as autovacuum.
-	_, err = provision.Reshard(t.Context(), cfg, 1, provision.ReshardOptions{Wait: 2 * time.Second})
-	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonShards, "confirmed past", one.Slot)
+	postgrestest.WantError(t, refused(2*time.Second, "confirmed past"), fault.KindRefused, fault.ReasonShards, "confirmed past", one.Slot)
 	deliver(t, db, one, map[string][]int{})
 
 	stream := streamFrom(t, one)
@@ -381,12 +388,7 @@ func TestReshard_Refuses(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- stream.Run(ctx, batches, stream.Received) }()
-	for deadline := time.Now().Add(time.Minute); ; { // the stream has to confirm within the wait
-		_, err = provision.Reshard(t.Context(), cfg, 1, provision.ReshardOptions{Wait: 3 * time.Second})
-		if err == nil || !strings.Contains(err.Error(), "confirmed past") || time.Now().After(deadline) {
-			break
-		}
-	}
+	err = refused(3*time.Second, "stop every relay") // the stream has to confirm within the wait
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonShards, "stop every relay with 1 shard")
 	stop()
 	<-ended

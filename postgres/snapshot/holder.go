@@ -37,6 +37,8 @@ type Holder struct {
 	id string           // what readers import; set by Begin
 
 	tables []*Table // that keep their files; set by Begin and LockTables
+
+	patience time.Duration // with a lock that another session holds
 }
 
 // OpenToRead connects to the primary for somebody who needs no slot, and so no right to
@@ -47,7 +49,7 @@ func OpenToRead(ctx context.Context, cfg postgres.Config, command string) (*Hold
 	if err != nil {
 		return nil, err
 	}
-	h := &Holder{cfg: cfg, command: command, version: server.ServerVersion, q: q}
+	h := &Holder{cfg: cfg, command: command, version: server.ServerVersion, q: q, patience: lockPatience}
 	row, err := q.One(`SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
 		pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)`)
 	if err == nil {
@@ -73,7 +75,7 @@ func Open(ctx context.Context, cfg postgres.Config) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Holder{cfg: cfg, command: "backfill", version: server.ServerVersion, origin: origin, q: q}, nil
+	return &Holder{cfg: cfg, command: "backfill", version: server.ServerVersion, origin: origin, q: q, patience: lockPatience}, nil
 }
 
 // identify asks for the server's history, which takes a replication connection.
@@ -147,7 +149,7 @@ func (h *Holder) Lock(ctx context.Context) error {
 	began := time.Now()
 	for {
 		err := h.tryLock(ctx)
-		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.KindBusy || time.Since(began) > lockPatience {
+		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.KindBusy || time.Since(began) > h.patience {
 			return err
 		}
 		select {
@@ -158,9 +160,10 @@ func (h *Holder) Lock(ctx context.Context) error {
 	}
 }
 
-// A command that has just ended may hold its lock for a moment: the server ends its connection later.
+// A command that has just ended may hold its lock for a moment: the server ends its connection later, and on a
+// busy machine some seconds later.
 const (
-	lockPatience = 3 * time.Second
+	lockPatience = 15 * time.Second
 	lockPoll     = 100 * time.Millisecond
 )
 

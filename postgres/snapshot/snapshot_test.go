@@ -233,9 +233,11 @@ func TestHolder_LocksOutAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
+	other.patience = 0
 	if err := other.Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "another session holds the lock: pid ") {
 		t.Errorf("the second: %v", err)
 	}
+	other.patience = time.Minute
 	time.AfterFunc(300*time.Millisecond, h.Close) // as a command that ends while the next one begins
 	if err := other.Lock(t.Context()); err != nil {
 		t.Errorf("after the first has ended: %v", err)
