@@ -110,6 +110,7 @@ func contestants() []contestant {
 		{name: debeziumHeap, sink: toKafka, runs: 1, first: true, large: true, confirms: true, drains: true, prepare: needDebezium, start: startDebezium(connect{heap: "512m"})},
 		{name: debeziumSoon, sink: toKafka, runs: 1, first: true, confirms: true, follows: true, prepare: needDebezium, start: startDebezium(connect{linger: "0", poll: "1"})},
 		{name: polling, sink: toKafka, runs: 1, start: startPolling},
+		{name: limitTLS, sink: toNothing, far: true, prepare: needBoth(needTool, needTLS), start: startRecvTLS},
 		{name: relayTLS, sink: toKafka, far: true, confirms: true, prepare: needTLS, start: startTLS},
 		{name: relayLink, sink: toKafka, far: true, confirms: true, prepare: needLinks, start: startLink(linkQuick)},
 		{name: relayMillisecond, sink: toKafka, far: true, confirms: true, prepare: needLinks, start: startLink(linkMillisecond)},
@@ -184,8 +185,10 @@ func findTool(name, version string) string {
 
 // startRecv is the reference: a client of PostgreSQL's own that is always ready
 // and throws everything away.
-func startRecv(_ context.Context, b *bench, j job) (*running, error) {
-	p, err := launch(exec.Command(findTool("pg_recvlogical", b.version), "-d", j.w.url(), "-S", j.slot, "--start", "-f", "/dev/null",
+func startRecv(_ context.Context, b *bench, j job) (*running, error) { return recv(b, j, j.w.url()) }
+
+func recv(b *bench, j job, url string) (*running, error) {
+	p, err := launch(exec.Command(findTool("pg_recvlogical", b.version), "-d", url, "-S", j.slot, "--start", "-f", "/dev/null",
 		"--endpos", j.w.end.String(), "-o", "proto_version=1", "-o", "publication_names="+publication, "--no-loop"))
 	if err != nil {
 		return nil, err

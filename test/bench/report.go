@@ -390,7 +390,7 @@ func (m *markdownWriter) drains() {
 			m.line("\nCompared with `COPY … ORDER BY … TO STDOUT`, from the command's start to its end: %s with at_least_once, %s with exactly_once.", ratio(t.rateOf(backfillAny), out), ratio(t.rateOf(backfillOnce), out))
 		}
 		if plain, quick := t.rateOf(relayKafka), t.rateOf(relayLink); t.rateOf(relayTLS) > 0 {
-			m.line("\nCompared with `relay-kafka`: %s with TLS. Compared with the link without delay: %s with a round trip of 1 ms.", ratio(t.rateOf(relayTLS), plain), ratio(t.rateOf(relayMillisecond), quick))
+			m.line("\nCompared with `relay-kafka`: %s with TLS; `pg_recvlogical`, which sends nothing on: %s. Compared with the link without delay: %s with a round trip of 1 ms.", ratio(t.rateOf(relayTLS), plain), ratio(t.rateOf(limitTLS), t.rateOf(limit)), ratio(t.rateOf(relayMillisecond), quick))
 		}
 		if plain := t.rateOf(relayKafka); plain > 0 && t.rateOf(relayAvro) > 0 {
 			m.line("\nCompared with `relay-kafka`: %s as Avro, %s as JSON Schema, %s as Protobuf. Debezium with Avro compared with Debezium without: %s. Avro by the relay compared with Avro by Debezium: %s.",

@@ -19,11 +19,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/sandbox"
 )
 
-// Contestants that differ from relay-kafka in nothing but the way to the servers.
+// Contestants that differ from relay-kafka or pg_recvlogical in nothing but the way to the servers.
 const (
-	relayTLS         = "relay-tls"      // TLS to PostgreSQL and to the broker, certificates verified
-	relayLink        = "relay-link"     // a network device of the benchmark before the broker
-	relayMillisecond = "relay-link-1ms" // the same, with a round trip of 1 ms
+	limitTLS         = "pg_recvlogical-tls" // what PostgreSQL can send over TLS, beside pg_recvlogical
+	relayTLS         = "relay-tls"          // TLS to PostgreSQL and to the broker, certificates verified
+	relayLink        = "relay-link"         // a network device of the benchmark before the broker
+	relayMillisecond = "relay-link-1ms"     // the same, with a round trip of 1 ms
 )
 
 // Listeners of the broker beside the plain one.
@@ -98,14 +99,35 @@ func needTLS(_ context.Context, b *bench) error {
 	return nil
 }
 
+func needBoth(one, other func(context.Context, *bench) error) func(context.Context, *bench) error {
+	return func(ctx context.Context, b *bench) error { return errors.Join(one(ctx, b), other(ctx, b)) }
+}
+
 func startTLS(ctx context.Context, b *bench, j job) (*running, error) {
-	at, err := url.Parse(j.w.url())
+	at, err := b.ways.secured(j.w.url())
 	if err != nil {
 		return nil, err
 	}
-	at.RawQuery = url.Values{"sslmode": {"verify-full"}, "sslrootcert": {b.ways.cert}}.Encode()
-	return startRelay("CDC_RELAY_POSTGRES_URL="+at.String(), "CDC_RELAY_KAFKA_BROKERS="+b.apache.TLSAddr(listenerTLS),
+	return startRelay("CDC_RELAY_POSTGRES_URL="+at, "CDC_RELAY_KAFKA_BROKERS="+b.apache.TLSAddr(listenerTLS),
 		"CDC_RELAY_KAFKA_TLS_ENABLED=true", "CDC_RELAY_KAFKA_TLS_CA_FILE="+b.ways.cert)(ctx, b, j)
+}
+
+func startRecvTLS(_ context.Context, b *bench, j job) (*running, error) {
+	at, err := b.ways.secured(j.w.url())
+	if err != nil {
+		return nil, err
+	}
+	return recv(b, j, at)
+}
+
+// secured is the URL of a database with its server's certificate verified.
+func (w ways) secured(to string) (string, error) {
+	at, err := url.Parse(to)
+	if err != nil {
+		return "", err
+	}
+	at.RawQuery = url.Values{"sslmode": {"verify-full"}, "sslrootcert": {w.cert}}.Encode()
+	return at.String(), nil
 }
 
 func needLinks(_ context.Context, b *bench) error { return b.ways.lacking }
