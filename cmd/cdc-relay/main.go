@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/rs/zerolog"
@@ -22,10 +23,11 @@ import (
 
 func main() {
 	prepareForCrashes()
+	limit := limitMemory(memlimit.FromCgroup)
 	ctx, hurry, release := onSignals(context.Background())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, os.Args[1:], process{stdout: os.Stdout, stderr: os.Stderr, env: os.Environ(), hurry: hurry})
+		ended <- run(ctx, os.Args[1:], process{stdout: os.Stdout, stderr: os.Stderr, env: os.Environ(), hurry: hurry, memoryLimit: limit})
 	}()
 	code := await(ended, hurry, os.Stderr)
 	release()
@@ -57,6 +59,7 @@ type process struct {
 	stdout, stderr io.Writer
 	env            []string
 	hurry          <-chan struct{} // closed by the second stop signal; nil never is
+	memoryLimit    int64           // of the heap in bytes, from the container; zero: none
 }
 
 // onSignals gives a context that the first SIGTERM, SIGINT or SIGHUP ends and a

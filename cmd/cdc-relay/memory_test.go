@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
-	"github.com/rs/zerolog"
 )
 
 // The garbage collector is told of the container's limit, less a tenth for what is not
@@ -31,9 +30,12 @@ func TestLimitMemory_FollowsTheContainer(t *testing.T) {
 			}()
 			t.Setenv("GOMEMLIMIT", c.env)
 			t.Setenv("GOGC", "")
-			limitMemory(zerolog.Nop(), c.container)
+			given := limitMemory(c.container)
 			if got := debug.SetMemoryLimit(-1); got != c.want {
 				t.Errorf("limit %d, want %d", got, c.want)
+			}
+			if given != c.want%math.MaxInt64 {
+				t.Errorf("it gives %d", given)
 			}
 			if got := debug.SetGCPercent(100); got != 20 {
 				t.Errorf("GOGC %d, want 20", got)
@@ -46,7 +48,7 @@ func TestLimitMemory_LeavesGOGCToTheUser(t *testing.T) {
 	percent := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(percent)
 	t.Setenv("GOGC", "77")
-	limitMemory(zerolog.Nop(), func() (uint64, error) { return 0, memlimit.ErrNoLimit })
+	limitMemory(func() (uint64, error) { return 0, memlimit.ErrNoLimit })
 	if got := debug.SetGCPercent(77); got != 77 {
 		t.Errorf("GOGC %d", got)
 	}

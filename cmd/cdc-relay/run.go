@@ -5,15 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
-	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
@@ -227,7 +223,9 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 	if !a.textLog(cfg.Log) {
 		a.jsonLog = &log
 	}
-	limitMemory(log, memlimit.FromCgroup)
+	if a.memoryLimit > 0 {
+		log.Debug().Str("limit", fmt.Sprintf("%d MiB", a.memoryLimit>>20)).Msg("memory limit taken from the cgroup")
+	}
 	d := &daemon{app: a, cfg: cfg, log: log, notify: a.notifier()}
 	var look *looking
 	if pages {
@@ -449,27 +447,4 @@ func perSecond(n int64, d time.Duration) float64 {
 		return math.Round(rate*10) / 10
 	}
 	return math.Round(rate)
-}
-
-// limitMemory tells the garbage collector about the container's limit. GOMEMLIMIT
-// in the environment wins; without any limit nothing changes.
-func limitMemory(log zerolog.Logger, container memlimit.Provider) {
-	// Most of the memory is records in flight, which live in reused arrays: there
-	// is little to collect, so collecting it five times as often costs next to
-	// nothing and saves most of the room that garbage may take.
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(20)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		_ = os.Unsetenv("GOMEMLIMIT") // empty is no limit, but would count as one that was set
-	}
-	limit, err := memlimit.Set(
-		memlimit.WithProvider(container),
-		memlimit.WithRatio(0.9),
-		memlimit.WithLogger(slog.New(slog.DiscardHandler)),
-	)
-	if err != nil || limit <= 0 || limit == math.MaxInt64 {
-		return
-	}
-	log.Debug().Str("limit", fmt.Sprintf("%d MiB", limit>>20)).Msg("memory limit taken from the cgroup")
 }
