@@ -14,6 +14,10 @@ TEST_FLAGS ?= -count=1 -p 3 -timeout 40m
 SHORT ?=
 ifneq ($(SHORT),)
 TEST_FLAGS += -short -vet=off
+# They wait for servers and programs, or read the source; each part that they run has tests with -race
+# of its own. At night they have it too.
+UNRACED := ./test/integration ./cmd/cdc-relay ./test/parity ./test/fault ./test/takeover ./test ./docs test/ends
+BENCH_SERVERS := ./test/integration test/ends
 export CDC_RELAY_REQUIRE ?= servers
 endif
 PKG ?= ./...
@@ -40,6 +44,7 @@ EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 
 FUZZTIME ?= 20s
+FUZZPART ?= 0/1
 BENCH ?= .
 BENCHTIME ?= 1s
 DEMO_ARGS ?=
@@ -80,9 +85,9 @@ quick: ## in a minute, without a server: the tests that need none, simulations w
 	@$(if $(filter ./...,$(PKG)),for module in $(MODULES); do (cd $$module && env -u CDC_RELAY_REQUIRE $(GO) test -short -p 6 -timeout 5m ./...); done)
 
 .PHONY: test
-test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package, SHORT=1 for fewer seeds and shorter loads
+test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package, SHORT=1 for fewer seeds and shorter loads, and the longest packages without it
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
-	@$(if $(filter ./...,$(PKG)),$(RACE_OPTIONS) GO="$(GO)" bash test/modules.sh "$(MODULES)" "$(ALONE)" "$(LONGEST)" $(RACE) $(TEST_FLAGS),$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(PKG))
+	@$(if $(filter ./...,$(PKG)),$(RACE_OPTIONS) GO="$(GO)" bash test/modules.sh "$(MODULES)" "$(ALONE)" "$(LONGEST)" "$(UNRACED)" $(RACE) $(TEST_FLAGS),$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(PKG))
 
 .PHONY: test-root
 test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights
@@ -202,13 +207,13 @@ $(GREMLINS):
 	mv .bin/gremlins $@
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (20s)
-	@bash test/fuzz.sh "$(GO)" "$(FUZZTIME)"
+fuzz: ## every fuzz target for FUZZTIME (20s); FUZZPART=1/3 for each third one, from the second on
+	@bash test/fuzz.sh "$(GO)" "$(FUZZTIME)" "$(FUZZPART)"
 
 .PHONY: bench
-bench: ## every benchmark; BENCH=name for some
-	$(GO) test -vet=off -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(BENCH_PACKAGES)
-	@for module in $(MODULES); do (cd $$module && $(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...); done
+bench: ## every benchmark; BENCH=name for some, SHORT=1 without those that start a server
+	$(GO) test -vet=off -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(filter-out $(BENCH_SERVERS),$(BENCH_PACKAGES))
+	@for module in $(filter-out $(BENCH_SERVERS) examples/%,$(MODULES)); do (cd $$module && $(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...); done
 
 .PHONY: bench-compare
 bench-compare: ## the relay beside its peers on real servers, into docs/benchmarks.md; BENCH_ARGS=-full for every dimension

@@ -1,20 +1,43 @@
 #!/usr/bin/env bash
-# test/modules.sh "MODULES" "ALONE" "FIRST" FLAG...: runs `go test FLAG...` on everything, in two
-# lanes at the same time. One has the packages ALONE, which start most of the servers, one after the
-# other, and then the modules beside the root. The other has the rest of the root module two
+# test/modules.sh "MODULES" "ALONE" "FIRST" "UNRACED" FLAG...: runs `go test FLAG...` on everything, in
+# two lanes at the same time. One has the packages ALONE, which start most of the servers, one after
+# the other, and then the modules beside the root. The other has the rest of the root module two
 # packages at a time, FIRST at the beginning. With more than three at a time tests with a bound of
-# time fail on two processors.
+# time fail on two processors. Packages and modules UNRACED run without -race, and before the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-modules=$1 alone=$2 first=$3
-shift 3
+modules=$1 alone=$2 first=$3 unraced=$4
+shift 4
+flags=("$@")
+plain=()
+for flag in "$@"; do
+	[ "$flag" = -race ] || plain+=("$flag")
+done
 
-one_by_one() { # one_by_one FLAG...
-	local module code=0
+is_unraced() { # is_unraced PACKAGE|MODULE
+	case " $unraced " in *" $1 "*) return 0 ;; *) return 1 ;; esac
+}
+
+# go_test tests packages, those that are unraced before the others.
+go_test() { # go_test P PACKAGE...
+	local at_a_time=$1 package quick=() slow=() code=0
+	shift
+	for package in "$@"; do
+		if is_unraced "${package/#$root/.}"; then quick+=("$package"); else slow+=("$package"); fi
+	done
+	[ ${#quick[@]} -eq 0 ] || "$GO" test "${plain[@]}" -p "$at_a_time" "${quick[@]}" || code=$?
+	[ ${#slow[@]} -eq 0 ] || "$GO" test "${flags[@]}" -p "$at_a_time" "${slow[@]}" || code=$?
+	return "$code"
+}
+
+one_by_one() {
+	local module how code=0
 	# shellcheck disable=SC2086 # a list
-	"$GO" test "$@" -p 1 $alone || code=$?
+	go_test 1 $alone || code=$?
 	for module in $modules; do
-		(cd "$module" && "$GO" test "$@" -p 1 ./...) || code=$?
+		how=("${flags[@]}")
+		if is_unraced "$module"; then how=("${plain[@]}"); fi
+		(cd "$module" && "$GO" test "${how[@]}" -p 1 ./...) || code=$?
 	done
 	return "$code"
 }
@@ -26,8 +49,8 @@ for package in $("$GO" list $first ./...); do # the order of the arguments is ke
 	case " $alone " in *" ${package/#$root/.} "*) ;; *) rest+=("$package") ;; esac
 done
 code=0
-echo "$GO test $*: $alone and the modules one by one, beside all others"
-one_by_one "$@" & lane=$!
-"$GO" test "$@" -p 2 "${rest[@]}" || code=$?
+echo "$GO test $*: $alone and the modules one by one, beside all others${unraced:+; without -race: $unraced}"
+one_by_one & lane=$!
+go_test 2 "${rest[@]}" || code=$?
 wait "$lane" || code=$?
 exit "$code"
