@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox"
@@ -34,6 +35,7 @@ type partition struct {
 	paused  bool
 	stored  progress // what the database and Kafka were told last
 	behind  bool     // the group's offset was before the one at which the partition begins
+	source  source
 
 	opened opened
 }
@@ -51,6 +53,7 @@ type progress struct {
 	next  int64 // -1: nowhere yet
 	epoch int32
 	at    time.Time
+	id    pgtype.UUID // of the topic
 }
 
 // item is a record on its way.
@@ -111,13 +114,15 @@ func newPartition(c *Consumer, topic string, number int32) *partition {
 
 var seed = maphash.MakeSeed()
 
-// add takes records in the order of their offsets, and reports whether the queues are full.
-func (p *partition) add(records []*kgo.Record) (full bool) {
+// add takes records in the order of their offsets, and reports whether the queues are full. Topic
+// is the id of their topic; zero where the brokers do not tell it.
+func (p *partition) add(topic [16]byte, fetched *kgo.FetchPartition) (full bool) {
 	sorted := make([][]item, len(p.queues))
 	p.mu.Lock()
-	for _, r := range records {
+	p.examine(topic)
+	for _, r := range fetched.Records {
 		at := p.tracker.take(r.Offset, r.LeaderEpoch)
-		if r.Attrs.IsControl() {
+		if r.Attrs.IsControl() && p.source.wrong == nil {
 			p.tracker.done(at) // the end of a Kafka transaction is no event
 			continue
 		}
@@ -127,7 +132,7 @@ func (p *partition) add(records []*kgo.Record) (full bool) {
 		if len(sorted) > 1 {
 			q = int(maphash.Bytes(seed, r.Key) % uint64(len(sorted)))
 		}
-		sorted[q] = append(sorted[q], item{record: r, place: at})
+		sorted[q] = append(sorted[q], item{record: r, place: at, err: p.source.wrong})
 	}
 	full = p.queued > 8*p.c.cfg.RoundEvents || p.bytes > 8*p.c.cfg.RoundBytes
 	p.paused = p.paused || full
@@ -188,7 +193,7 @@ func (p *partition) load() bool {
 		if err == nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.since, p.clock, p.loaded = since, since.at, true
+			p.since, p.clock, p.source.row, p.loaded = since, since.at, since.id, true
 			return true
 		}
 		p.c.trouble(p.ctx, err)
@@ -254,6 +259,9 @@ func (p *partition) advance(items []item) time.Time {
 
 // admit gives a record its key, or the reason why it cannot be handled.
 func (p *partition) admit(it *item, at time.Time) {
+	if it.err != nil {
+		return
+	}
 	if p.c.cfg.Offsets {
 		if it.record.Offset < p.since.next {
 			it.err = &RewindError{Next: p.since.next}
@@ -345,7 +353,7 @@ func (p *partition) await(limit time.Duration) bool {
 func (p *partition) reached() (now progress, here, news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, here = progress{next: p.tracker.next, epoch: p.tracker.epoch, at: p.clock}, p.tracker.next >= 0
+	now, here = progress{next: p.tracker.next, epoch: p.tracker.epoch, at: p.clock, id: p.source.row}, p.tracker.next >= 0
 	if !here {
 		here = p.behind                        // the group has to be told all the same
 		now.next, now.epoch = p.since.next, -1 // the clock alone may have moved

@@ -44,6 +44,9 @@ func (p *partition) handle(q *queue, items []item) bool {
 		case errors.Is(err, errSetBack):
 			p.c.setBack()
 			return false
+		case final(err):
+			p.c.endSession(err)
+			return false
 		case errors.Is(err, errOvertaken):
 			if items = p.left(items); len(items) == 0 {
 				return true
@@ -202,12 +205,12 @@ var errOvertaken = errors.New("the offset in the database is not the one that th
 // move moves the offset past the items.
 func (p *partition) move(tx pgx.Tx, items []item) error {
 	p.mu.Lock()
-	at := p.clock
+	at, row := p.clock, p.source.row
 	p.mu.Unlock()
 	if at.IsZero() {
 		at = time.Now()
 	}
-	tag, err := tx.Exec(p.ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, p.opened.next, items[len(items)-1].record.Offset+1, at)
+	tag, err := tx.Exec(p.ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, p.opened.next, items[len(items)-1].record.Offset+1, at, row)
 	if err != nil {
 		return fmt.Errorf("move the offset: %w", err)
 	}
@@ -221,7 +224,7 @@ func (p *partition) move(tx pgx.Tx, items []item) error {
 	switch {
 	case err != nil:
 		return err
-	case now.next < p.opened.next:
+	case now.next < p.opened.next, row.Valid && now.id != row:
 		return errSetBack
 	}
 	p.opened.next = now.next
