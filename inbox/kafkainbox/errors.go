@@ -60,10 +60,25 @@ func (e *TopicError) Error() string {
 		"if it was deleted and created again, set next to 0 and topic_id to NULL; if it is a copy with the same offsets, set topic_id to NULL", e.Topic, e.Partition, is, was)
 }
 
+// LostError is a partition whose oldest records were deleted before they were read. Run returns it
+// when it has handled those before them.
+type LostError struct {
+	Topic     string
+	Partition int32
+	Next      int64 // offset of the first record that was to be read
+	Start     int64 // offset at which the partition begins
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("topic %s, partition %d: it begins at offset %d, and the records from offset %d on were deleted before they were read; have them sent again where they are needed, "+
+		"then set next of the partition in inbox_progress to %d, and start again", e.Topic, e.Partition, e.Start, e.Next, e.Start)
+}
+
 // final reports whether an error ends Run until a person has done something.
 func final(err error) bool {
 	var other *TopicError
-	return errors.As(err, &other)
+	var lost *LostError
+	return errors.As(err, &other) || errors.As(err, &lost)
 }
 
 // errGone is for a topic whose id the brokers do not know any more. A client asks for the id once.

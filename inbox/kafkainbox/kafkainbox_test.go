@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -525,6 +526,60 @@ func admitted(p *partition) []item {
 	return items
 }
 
+// Records that were deleted before they were read are not left out in silence: what was read before
+// them is handled, what comes behind is not, and no offset goes past them.
+func TestAdd_StopsWhereUnreadRecordsWereDeleted(t *testing.T) {
+	for _, offsets := range []bool{false, true} {
+		p := testPartition(t, Config{Offsets: offsets})
+		p.expect(10)
+		p.add([16]byte{}, fetched(3, 10, 14, -15)) // compaction leaves gaps
+		p.add([16]byte{}, fetched(16, 16))
+		p.add([16]byte{}, fetched(30, -30, 31))
+		p.add([16]byte{}, fetched(30, 32))
+		var refused []int64
+		for _, it := range admitted(p) {
+			var lost *LostError
+			switch {
+			case it.err == nil:
+				p.finish([]item{it})
+			case errors.As(it.err, &lost) && lost.Next == 17 && lost.Start == 30 && final(it.err):
+				refused = append(refused, it.record.Offset)
+			default:
+				t.Errorf("offset %d: %v", it.record.Offset, it.err)
+			}
+		}
+		if !slices.Equal(refused, []int64{30, 31, 32}) || p.tracker.next != 17 {
+			t.Errorf("offsets %t: refused %v, next %d", offsets, refused, p.tracker.next)
+		}
+	}
+}
+
+// Where nothing was read yet, the row in the database is made at what was to be read, so that the
+// next start is refused as well.
+func TestAdd_BeginsBeforeTheRecordsThatWereDeleted(t *testing.T) {
+	for expected, want := range map[int64]int64{10: 10, 30: 31, -1: 31, -2: 31} {
+		p := testPartition(t, Config{})
+		p.expect(expected)
+		p.add([16]byte{}, fetched(30, 31))
+		var lost *LostError
+		if got := p.lowest(); got != want || errors.As(p.source.wrong, &lost) != (want == 10) {
+			t.Errorf("expected %d: begins at %d, %v", expected, got, p.source.wrong)
+		}
+	}
+}
+
+// In the database the offset goes past the end of a transaction with a round; else it would seem,
+// when that is deleted, that something was not read.
+func TestAdd_EndOfATransactionMovesOffsetsInTheDatabase(t *testing.T) {
+	for offsets, want := range map[bool]int{false: 1, true: 2} {
+		p := testPartition(t, Config{Offsets: offsets})
+		p.add([16]byte{}, fetched(0, 4, -5))
+		if items := admitted(p); len(items) != want {
+			t.Errorf("offsets %t: %d items", offsets, len(items))
+		}
+	}
+}
+
 func TestTopic_IsKnownByItsID(t *testing.T) {
 	one, other, none := [16]byte{1}, [16]byte{2}, [16]byte{}
 	row := func(id [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: id != none} }
@@ -561,7 +616,7 @@ func TestConsumer_EndsForTheFirstReason(t *testing.T) {
 	p := testPartition(t, Config{})
 	ended := 0
 	p.c.again = func() { ended++ }
-	lost, topic := &TopicError{Topic: "a"}, &TopicError{}
+	lost, topic := &LostError{}, &TopicError{}
 	if !p.c.endSession(lost) || p.c.endSession(topic) || !errors.Is(p.c.ending(), lost) || p.c.wentBack {
 		t.Error(p.c.ending())
 	}

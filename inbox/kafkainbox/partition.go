@@ -2,6 +2,7 @@ package kafkainbox
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -104,7 +105,7 @@ func (q *queue) claimed(it item) {
 }
 
 func newPartition(c *Consumer, topic string, number int32) *partition {
-	p := &partition{c: c, topic: topic, number: number, stopping: make(chan struct{}), ended: make(chan struct{}), tracker: newTracker(), stored: progress{next: -1}}
+	p := &partition{c: c, topic: topic, number: number, stopping: make(chan struct{}), ended: make(chan struct{}), tracker: newTracker(), stored: progress{next: -1}, source: source{unread: -1}}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	for range c.cfg.Parallel {
 		p.queues = append(p.queues, &queue{wake: make(chan struct{}, 1)})
@@ -119,11 +120,13 @@ var seed = maphash.MakeSeed()
 func (p *partition) add(topic [16]byte, fetched *kgo.FetchPartition) (full bool) {
 	sorted := make([][]item, len(p.queues))
 	p.mu.Lock()
-	p.examine(topic)
+	p.examine(topic, fetched.LogStartOffset)
 	for _, r := range fetched.Records {
+		p.source.unread = r.Offset + 1
 		at := p.tracker.take(r.Offset, r.LeaderEpoch)
-		if r.Attrs.IsControl() && p.source.wrong == nil {
-			p.tracker.done(at) // the end of a Kafka transaction is no event
+		// The end of a Kafka transaction is no event. Offsets in the database go past it with a round.
+		if r.Attrs.IsControl() && !p.c.cfg.Offsets && p.source.wrong == nil {
+			p.tracker.done(at)
 			continue
 		}
 		p.queued++
@@ -387,10 +390,14 @@ func (p *partition) drained(end int64, at time.Time) {
 	}
 }
 
-// lowest is the offset before which everything is done, or nothing was ever taken.
+// lowest is the offset before which everything is done, or nothing was ever taken or lost.
 func (p *partition) lowest() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var lost *LostError
+	if p.tracker.next < 0 && errors.As(p.source.wrong, &lost) {
+		return lost.Next
+	}
 	return p.tracker.lowest()
 }
 

@@ -114,6 +114,7 @@ func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]k
 	known := map[place]bool{}
 	_, err := pgx.ForEachRow(rows, []any{&topic, &number, &next}, func() error {
 		known[place{topic, number}] = true
+		c.expect(place{topic, number}, next) // whatever the group has: all before it is handled
 		begin, assigned := offsets[topic][number]
 		at := begin.EpochOffset().Offset
 		if !assigned || at >= 0 && at <= next && !c.cfg.Offsets {
@@ -134,13 +135,25 @@ func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]k
 	}
 	for topic, numbers := range offsets {
 		for number := range numbers {
-			if begin, lost := c.lostBeginning(place{topic, number}); lost && !known[place{topic, number}] {
+			at := place{topic, number}
+			if known[at] {
+				continue
+			}
+			if begin, lost := c.lostBeginning(at); lost {
 				c.cfg.Logger.Warn("the database knows nothing of the partition any more: handling its records again", "topic", topic, "partition", number)
 				numbers[number] = begin
 			}
+			c.expect(at, numbers[number].EpochOffset().Offset)
 		}
 	}
 	return nil
+}
+
+// expect tells a partition the offset before which nothing is left to be read; a negative one is none.
+func (c *Consumer) expect(at place, next int64) {
+	if p := c.partition(at.topic, at.number); p != nil {
+		p.expect(next)
+	}
 }
 
 // lostBeginning is where to begin with a partition that a database which was set back does not

@@ -105,8 +105,12 @@ func (p *partition) round(q *queue, items []item) error {
 		return err
 	}
 	p.committed(q, items, last)
+	duplicates := len(items) - len(records)
+	if p.c.cfg.Offsets {
+		duplicates = 0 // those are ends of transactions
+	}
 	p.c.rounded(Round{
-		Topic: p.topic, Partition: p.number, Handled: len(records), Duplicates: len(items) - len(records),
+		Topic: p.topic, Partition: p.number, Handled: len(records), Duplicates: duplicates,
 		LastTimestamp: items[len(items)-1].record.Timestamp, Took: time.Since(began),
 	})
 	return nil
@@ -142,7 +146,9 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, ite
 			return nil, last, errOvertaken
 		}
 		for i := range items {
-			records = append(records, items[i].record)
+			if !items[i].record.Attrs.IsControl() {
+				records = append(records, items[i].record)
+			}
 		}
 		return records, last, p.move(tx, items)
 	}

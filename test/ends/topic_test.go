@@ -1,14 +1,18 @@
 package ends
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
 
@@ -260,4 +264,181 @@ func TestTopic_TableWithoutTheColumnIsRefusedWithWhatToRun(t *testing.T) {
 	s.awaitCommitted(t)
 	m.stop(t)
 	s.verify(t)
+}
+
+// expire deletes the records of the topic's only partition that are before an offset.
+func (s *shop) expire(t *testing.T, before int64) {
+	t.Helper()
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{Topic: s.topic, At: before, LeaderEpoch: -1})
+	relaytest.Eventually(t, "records are deleted", func() (bool, string) {
+		got, err := s.brokers.Admin(t).DeleteRecords(t.Context(), offsets)
+		if err == nil {
+			err = got.Error()
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.past {
+		if r.Offset < before {
+			delete(s.ids, string(r.Headers[0].Value))
+		}
+	}
+}
+
+// Records that are deleted before they are read are not left out in silence: the consumer stops at
+// each start, until a person has set next past them.
+func TestRetention_OfUnreadRecordsStops(t *testing.T) {
+	t.Parallel()
+	harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {
+		for _, way := range []string{"one at a time", "parallel", "offsets"} {
+			t.Run(way, func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t, harness.Postgres(t), brokers, 1)
+				cfg := s.config()
+				ways[way](&cfg)
+				s.unique = cfg.Offsets
+				s.produce(t, 20, 3)
+				m := s.start(t, cfg)
+				s.awaitAll(t)
+				s.awaitCommitted(t)
+				m.stop(t)
+				s.produce(t, 30, 3)
+				done := map[string]bool{}
+				for _, r := range s.past[:20] {
+					done[string(r.Headers[0].Value)] = true
+				}
+				s.expire(t, 35)
+				for range 2 {
+					m = s.start(t, cfg)
+					if e := stopsBy[*kafkainbox.LostError](t, m); e.Topic != s.topic || e.Next != 20 || e.Start != 35 {
+						t.Error(e)
+					}
+					if n := s.effects(t); n != 20 {
+						t.Fatalf("%d effects", n)
+					}
+				}
+				s.progressOf(t, "next = 35")
+				m = s.start(t, cfg)
+				for id := range done {
+					s.ids[id] = true
+				}
+				s.awaitEffects(t, 35)
+				s.awaitCommitted(t)
+				m.stop(t)
+				s.verify(t)
+			})
+		}
+	})
+}
+
+// So it is while the consumer runs and is slower than the retention.
+func TestRetention_OvertakesAConsumerThatRuns(t *testing.T) {
+	t.Parallel()
+	harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {
+		s := newShop(t, harness.Postgres(t), brokers, 1)
+		cfg := s.config()
+		cfg.RoundEvents = 1
+		cfg.Kafka = append(cfg.Kafka, kgo.FetchMaxPartitionBytes(1)) // a batch at a time
+		reached, on := make(chan struct{}, 1000), make(chan struct{})
+		cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
+			reached <- struct{}{}
+			<-on
+			return journal(ctx, tx, r)
+		}
+		for range 10 {
+			s.produce(t, 10, 3)
+		}
+		m := s.start(t, cfg)
+		<-reached
+		s.expire(t, 95)
+		close(on)
+		e := stopsBy[*kafkainbox.LostError](t, m)
+		if e.Next < 10 || e.Next >= 95 || e.Start != 95 || s.effects(t) != int(e.Next) {
+			t.Errorf("%v; %d effects", e, s.effects(t))
+		}
+	})
+}
+
+// A group from before the inbox has no progress, and tells by its offset what it has read. One that
+// is set back before the oldest record has nothing unread there.
+func TestRetention_GoesByWhatWasHandled(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	s.produce(t, 20, 3)
+	s.expire(t, 10)
+	s.rewind(t) // the group is at offset 0
+	for range 2 {
+		m := s.start(t, s.config())
+		if e := stopsBy[*kafkainbox.LostError](t, m); e.Next != 0 || e.Start != 10 {
+			t.Error(e)
+		}
+	}
+	s.progressOf(t, "next = 10")
+	m := s.start(t, s.config())
+	s.awaitAll(t)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.rewind(t)
+	s.produce(t, 10, 3)
+	m = s.start(t, s.config())
+	s.awaitAll(t)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.verify(t)
+}
+
+// The end of a Kafka transaction is no record that was not read: when retention has taken it, a
+// consumer that had handled everything goes on.
+func TestRetention_OfTheEndOfATransactionIsNoLoss(t *testing.T) {
+	t.Parallel()
+	harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {
+		for _, way := range []string{"one at a time", "offsets"} {
+			t.Run(way, func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t, harness.Postgres(t), brokers, 1)
+				cfg := s.config()
+				ways[way](&cfg)
+				client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.DefaultProduceTopic(s.topic), kgo.TransactionalID(s.topic))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close()
+				n := 0
+				transaction := func(end kgo.TransactionEndTry) {
+					t.Helper()
+					n++
+					id := strconv.Itoa(n)
+					err := client.BeginTransaction()
+					if err == nil {
+						err = client.ProduceSync(t.Context(), &kgo.Record{Key: []byte("k"), Value: []byte(id), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}).FirstErr()
+					}
+					if err == nil {
+						err = client.EndTransaction(t.Context(), end)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					if end == kgo.TryCommit {
+						s.ids[id] = true
+					}
+				}
+				m := s.start(t, cfg)
+				transaction(kgo.TryCommit)
+				transaction(kgo.TryAbort)
+				s.awaitAll(t)
+				s.awaitCommitted(t)
+				m.stop(t)
+				s.expire(t, 4)
+				s.ids["1"] = true
+				transaction(kgo.TryCommit)
+				m = s.start(t, cfg)
+				s.awaitAll(t)
+				s.awaitCommitted(t)
+				m.stop(t)
+				s.verify(t)
+			})
+		}
+	})
 }
