@@ -126,6 +126,31 @@ func TestTopic_CreatedAgainIsNotReadOnInSilence(t *testing.T) {
 	})
 }
 
+// A topic of dead letters that is created again is written to without a restart.
+func TestTopic_OfDeadLettersMayBeCreatedAgain(t *testing.T) {
+	t.Parallel()
+	harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {
+		s, letters := newShop(t, harness.Postgres(t), brokers, 1), newShop(t, harness.Postgres(t), brokers, 1)
+		cfg := s.config()
+		cfg.DeadLetterTopic = letters.topic
+		cfg.Handle = func(context.Context, pgx.Tx, *kgo.Record) error { return kafkainbox.Permanent(errors.New("no")) }
+		sent := make(chan struct{}, 100)
+		cfg.Events.DeadLetter = func(*kafkainbox.RecordError) { sent <- struct{}{} }
+		m := s.start(t, cfg)
+		s.produce(t, 5, 1)
+		for range 5 {
+			<-sent
+		}
+		letters.recreate(t, 1)
+		s.produce(t, 5, 1)
+		s.awaitCommitted(t)
+		m.stop(t)
+		if n := len(brokers.Read(t, letters.topic)); n != 5 {
+			t.Errorf("%d dead letters", n)
+		}
+	})
+}
+
 // A copy of the topic in another cluster, with the same offsets, is read on where the former one
 // was read to, when a person has said that it is a copy.
 func TestTopic_CopyIsReadOnWhenAPersonSaysSo(t *testing.T) {
