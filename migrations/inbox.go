@@ -30,7 +30,7 @@ func Inbox(schema, role string) ([]Part, error) {
 		return nil, fmt.Errorf("role: %w", err)
 	}
 	const attempts = "SELECT, INSERT, UPDATE (n), DELETE"
-	const keys, progress = "SELECT, INSERT, UPDATE (dead, at), DELETE", "SELECT, INSERT, UPDATE (next, at, starts)"
+	const keys, progress = "SELECT, INSERT, UPDATE (dead, at), DELETE", "SELECT, INSERT, UPDATE (next, at, starts, topic_id)"
 	return append(parts, Part{
 		Name: "grants",
 		Up: "-- UPDATE is for keys of dead letters, DELETE for keys that are old.\n" +

@@ -20,6 +20,9 @@ CREATE TABLE IF NOT EXISTS :"schema".inbox_progress (
     PRIMARY KEY (consumer, topic, partition)
 );
 
+-- On its own, so that a table from before this column gets it, too.
+ALTER TABLE :"schema".inbox_progress ADD COLUMN IF NOT EXISTS topic_id uuid;
+
 CREATE TABLE IF NOT EXISTS :"schema".inbox_attempts (
     consumer  text    NOT NULL,
     topic     text    NOT NULL,
@@ -38,5 +41,6 @@ COMMENT ON TABLE :"schema".inbox_progress IS 'How far a consumer is. Delete the 
 COMMENT ON COLUMN :"schema".inbox_progress.next IS 'Offset before which everything is handled.';
 COMMENT ON COLUMN :"schema".inbox_progress.at IS 'Newest timestamp of a record that was handled; the time of the last look, where none was left.';
 COMMENT ON COLUMN :"schema".inbox_progress.starts IS 'How often a member began at next and came no further.';
+COMMENT ON COLUMN :"schema".inbox_progress.topic_id IS 'Id of the topic that next and at are of. NULL: that of the next record, or the brokers do not tell it.';
 COMMENT ON TABLE :"schema".inbox_attempts IS 'Records that are handled on their own because members ended near them: how often each was begun and did not come back. Delete a row to have its record handled again.';
 COMMENT ON COLUMN :"schema".inbox_attempts.record IS 'Offset of the record.';

@@ -47,7 +47,7 @@ func ownRound(tb testing.TB, events int) func() {
 			r.Offset = offset
 			offset++
 		}
-		p.add(records)
+		p.add([16]byte{}, &kgo.FetchPartition{Records: records})
 		items := p.queues[0].pull(events, 1<<30)
 		at := p.advance(items)
 		keys := make([]inbox.Key, len(items))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox"
@@ -56,8 +57,8 @@ type Consumer struct {
 	partitions map[place]*partition
 	troubled   time.Time // when the last trouble was logged
 	again      func()    // ends the session
-	backwards  bool      // the session ends because the database was set back
-	wentBack   bool      // a session did
+	why        error     // the session ends by itself
+	wentBack   bool      // a session ended because the database was set back
 
 	beginnings map[place]int64 // offsets of partitions that this consumer made the first row for
 }
@@ -109,6 +110,8 @@ func New(cfg Config) (*Consumer, error) {
 //
 // Where the database turns out to lack what was committed to it, because a standby took over that
 // had not got it, or a copy was restored, Run goes back in the topics to where the database is.
+// Where a topic is another one than before, or has lost records that were not read, Run returns a
+// TopicError or a LostError.
 func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.awaitTables(ctx); err != nil || ctx.Err() != nil {
 		return err
@@ -116,7 +119,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	for {
 		err := c.session(ctx)
 		switch {
-		case !errors.Is(err, errSetBack):
+		case !errors.Is(err, errSetBack) && !errors.Is(err, errGone):
 			return err
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the next start begins where the database is
@@ -124,12 +127,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 }
 
-// session is Run until ctx ends or the database was set back.
+// session is Run until ctx ends, or something ends it that a new client, or a person, has to deal with.
 func (c *Consumer) session(ctx context.Context) error {
 	taking, again := context.WithCancel(ctx)
 	defer again()
 	c.mu.Lock()
-	c.again, c.backwards = again, false
+	c.again, c.why = again, nil
 	clear(c.partitions)
 	c.mu.Unlock()
 	connected, release := context.WithCancel(context.Background())
@@ -157,9 +160,9 @@ func (c *Consumer) session(ctx context.Context) error {
 	client.CloseAllowingRebalance()
 	leaving.Stop()
 	c.running.Wait()
-	switch {
-	case c.isSetBack():
-		return errSetBack
+	switch why := c.ending(); {
+	case why != nil:
+		return why
 	case err != nil:
 		return fmt.Errorf("stop consumer: %w", err)
 	}
@@ -169,15 +172,23 @@ func (c *Consumer) session(ctx context.Context) error {
 // setBack ends the session. The next one begins where the database is; until then nothing that
 // this one reached is written anywhere.
 func (c *Consumer) setBack() {
-	c.mu.Lock()
-	first := !c.backwards
-	c.backwards, c.wentBack = true, true
-	again := c.again
-	c.mu.Unlock()
-	if first {
+	if c.endSession(errSetBack) {
 		c.trouble(context.Background(), errSetBack)
-		again()
 	}
+}
+
+// endSession ends the session, and reports whether that is news. That the database was set back
+// comes before other reasons: the next session meets them again.
+func (c *Consumer) endSession(why error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	back := errors.Is(why, errSetBack)
+	if c.why != nil && (!back || errors.Is(c.why, errSetBack)) {
+		return false
+	}
+	c.why, c.wentBack = why, c.wentBack || back
+	c.again()
+	return true
 }
 
 // began remembers the offset at which the first row of a partition was made.
@@ -189,11 +200,13 @@ func (c *Consumer) began(at place, next int64) {
 	}
 }
 
-func (c *Consumer) isSetBack() bool {
+func (c *Consumer) ending() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.backwards
+	return c.why
 }
+
+func (c *Consumer) isSetBack() bool { return errors.Is(c.ending(), errSetBack) }
 
 // awaitTables waits for the database, and returns an error where it refuses for good.
 func (c *Consumer) awaitTables(ctx context.Context) error {
@@ -248,13 +261,18 @@ func (c *Consumer) every(ctx context.Context, interval time.Duration, do func())
 // take hands records to their partitions. It never waits.
 func (c *Consumer) take(fetches kgo.Fetches) {
 	full := map[string][]int32{}
-	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
-		if f.Err != nil && !errors.Is(f.Err, context.Canceled) && !errors.Is(f.Err, kgo.ErrClientClosed) {
-			c.trouble(context.Background(), fmt.Errorf("fetch topic %s, partition %d: %w", f.Topic, f.Partition, f.Err))
-		}
-		p := c.partition(f.Topic, f.Partition)
-		if p != nil && len(f.Records) > 0 && p.add(f.Records) {
-			full[f.Topic] = append(full[f.Topic], f.Partition)
+	fetches.EachTopic(func(topic kgo.FetchTopic) {
+		for _, f := range topic.Partitions {
+			if f.Err != nil && !errors.Is(f.Err, context.Canceled) && !errors.Is(f.Err, kgo.ErrClientClosed) {
+				c.trouble(context.Background(), fmt.Errorf("fetch topic %s, partition %d: %w", topic.Topic, f.Partition, f.Err))
+			}
+			if errors.Is(f.Err, kerr.UnknownTopicID) {
+				c.endSession(errGone)
+			}
+			p := c.partition(topic.Topic, f.Partition)
+			if p != nil && len(f.Records) > 0 && p.add(topic.TopicID, &f) {
+				full[topic.Topic] = append(full[topic.Topic], f.Partition)
+			}
 		}
 	})
 	if len(full) == 0 {

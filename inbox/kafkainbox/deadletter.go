@@ -55,6 +55,10 @@ func (p *partition) setAside(q *queue, it item, why *RecordError) bool {
 			return false
 		}
 		p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, err))
+		if errors.Is(err, kerr.UnknownTopicID) { // of the topic of dead letters, which was created again
+			p.c.endSession(errGone)
+			return false
+		}
 		if !p.pause(p.c.cfg.Retry.delay(failures, p.c.share())) {
 			return false
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // RecordError is a record that could not be handled. Its text has neither key nor value, and of
@@ -43,6 +44,45 @@ func (e *RewindError) Error() string {
 	}
 	return fmt.Sprintf("the offset is before %d, up to which everything was handled, and the record is older than the keys, which begin at %s; set the group's offset to a newer record, or Config.AllowRewind", e.Next, e.Since.UTC().Format(time.RFC3339))
 }
+
+// TopicError is a topic that is another one than that of the progress in the database, by its id:
+// it was deleted and created again, or the brokers are those of another cluster. Offsets tell
+// nothing then about what was handled, so Run returns this error before it handles a record.
+type TopicError struct {
+	Topic     string
+	Partition int32
+	Was, Is   [16]byte // ids: that of the progress, and that of the records
+}
+
+func (e *TopicError) Error() string {
+	was, is := pgtype.UUID{Bytes: e.Was, Valid: true}, pgtype.UUID{Bytes: e.Is, Valid: true}
+	return fmt.Sprintf("topic %s, partition %d: its id is %s, and the progress in inbox_progress is that of a topic with the id %s; stop all members, then, in the topic's rows of inbox_progress: "+
+		"if it was deleted and created again, set next to 0 and topic_id to NULL; if it is a copy with the same offsets, set topic_id to NULL", e.Topic, e.Partition, is, was)
+}
+
+// LostError is a partition whose oldest records were deleted before they were read. Run returns it
+// when it has handled those before them.
+type LostError struct {
+	Topic     string
+	Partition int32
+	Next      int64 // offset of the first record that was to be read
+	Start     int64 // offset at which the partition begins
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("topic %s, partition %d: it begins at offset %d, and the records from offset %d on were deleted before they were read; have them sent again where they are needed, "+
+		"then set next of the partition in inbox_progress to %d, and start again", e.Topic, e.Partition, e.Start, e.Next, e.Start)
+}
+
+// final reports whether an error ends Run until a person has done something.
+func final(err error) bool {
+	var other *TopicError
+	var lost *LostError
+	return errors.As(err, &other) || errors.As(err, &lost)
+}
+
+// errGone is for a topic whose id the brokers do not know any more. A client asks for the id once.
+var errGone = errors.New("the topic was deleted, and perhaps created again")
 
 // CrashError is a record at which the process ended again and again, while nothing else of suspect
 // partitions was handled: a record that takes all memory, for instance. Its handler is not called

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -325,8 +327,8 @@ func TestParallel_KeysStayInTheirQueue(t *testing.T) {
 	for i := range 1000 {
 		records = append(records, &kgo.Record{Offset: int64(i), Key: fmt.Append(nil, i%50)})
 	}
-	p.add(records[:500])
-	p.add(records[500:])
+	p.add([16]byte{}, &kgo.FetchPartition{Records: records[:500]})
+	p.add([16]byte{}, &kgo.FetchPartition{Records: records[500:]})
 	in := map[string]int{}
 	used := 0
 	for i, q := range p.queues {
@@ -498,5 +500,128 @@ func TestDeadLetter_UnsentTellsWhatToDo(t *testing.T) {
 		if got := unsent("dead", why, err); !strings.HasPrefix(got.Error(), want) || !errors.Is(got, err) {
 			t.Errorf("%v\nwant %s", got, want)
 		}
+	}
+}
+
+// fetched is an answer of a broker whose log begins at start. A negative offset is the end of a
+// Kafka transaction.
+func fetched(start int64, offsets ...int64) *kgo.FetchPartition {
+	f := &kgo.FetchPartition{LogStartOffset: start}
+	for _, offset := range offsets {
+		r := &kgo.Record{Topic: "t", Offset: max(offset, -offset), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte("1")}}}
+		if offset < 0 {
+			r.Attrs = kgo.NewRecordAttrs(kgo.RecordAttrsOpts{Control: true})
+		}
+		f.Records = append(f.Records, r)
+	}
+	return f
+}
+
+// admitted gives the items that wait, and their errors after admit.
+func admitted(p *partition) []item {
+	items := p.queues[0].pull(1000, 1<<30)
+	for i := range items {
+		p.admit(&items[i], time.Now())
+	}
+	return items
+}
+
+// Records that were deleted before they were read are not left out in silence: what was read before
+// them is handled, what comes behind is not, and no offset goes past them.
+func TestAdd_StopsWhereUnreadRecordsWereDeleted(t *testing.T) {
+	for _, offsets := range []bool{false, true} {
+		p := testPartition(t, Config{Offsets: offsets})
+		p.expect(10)
+		p.add([16]byte{}, fetched(3, 10, 14, -15)) // compaction leaves gaps
+		p.add([16]byte{}, fetched(16, 16))
+		p.add([16]byte{}, fetched(30, -30, 31))
+		p.add([16]byte{}, fetched(30, 32))
+		var refused []int64
+		for _, it := range admitted(p) {
+			var lost *LostError
+			switch {
+			case it.err == nil:
+				p.finish([]item{it})
+			case errors.As(it.err, &lost) && lost.Next == 17 && lost.Start == 30 && final(it.err):
+				refused = append(refused, it.record.Offset)
+			default:
+				t.Errorf("offset %d: %v", it.record.Offset, it.err)
+			}
+		}
+		if !slices.Equal(refused, []int64{30, 31, 32}) || p.tracker.next != 17 {
+			t.Errorf("offsets %t: refused %v, next %d", offsets, refused, p.tracker.next)
+		}
+	}
+}
+
+// Where nothing was read yet, the row in the database is made at what was to be read, so that the
+// next start is refused as well.
+func TestAdd_BeginsBeforeTheRecordsThatWereDeleted(t *testing.T) {
+	for expected, want := range map[int64]int64{10: 10, 30: 31, -1: 31, -2: 31} {
+		p := testPartition(t, Config{})
+		p.expect(expected)
+		p.add([16]byte{}, fetched(30, 31))
+		var lost *LostError
+		if got := p.lowest(); got != want || errors.As(p.source.wrong, &lost) != (want == 10) {
+			t.Errorf("expected %d: begins at %d, %v", expected, got, p.source.wrong)
+		}
+	}
+}
+
+// In the database the offset goes past the end of a transaction with a round; else it would seem,
+// when that is deleted, that something was not read.
+func TestAdd_EndOfATransactionMovesOffsetsInTheDatabase(t *testing.T) {
+	for offsets, want := range map[bool]int{false: 1, true: 2} {
+		p := testPartition(t, Config{Offsets: offsets})
+		p.add([16]byte{}, fetched(0, 4, -5))
+		if items := admitted(p); len(items) != want {
+			t.Errorf("offsets %t: %d items", offsets, len(items))
+		}
+	}
+}
+
+func TestTopic_IsKnownByItsID(t *testing.T) {
+	one, other, none := [16]byte{1}, [16]byte{2}, [16]byte{}
+	row := func(id [16]byte) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: id != none} }
+	for _, c := range []struct {
+		records, row [16]byte
+		refused      bool
+	}{{one, one, false}, {one, none, false}, {none, one, false}, {none, none, false}, {one, other, true}} {
+		p := testPartition(t, Config{})
+		p.add(c.records, fetched(0, 1))
+		err := p.meets(row(c.row))
+		var topic *TopicError
+		if errors.As(err, &topic) != c.refused || c.refused && (topic.Is != c.records || topic.Was != c.row || !final(err)) || !c.refused && p.source.row != row(c.row) {
+			t.Errorf("records of %v, row of %v: %v", c.records, c.row, err)
+		}
+	}
+	p := testPartition(t, Config{})
+	p.add(none, fetched(0, 1))
+	p.add(one, fetched(0, 2))
+	p.add(none, fetched(0, 3)) // an older broker
+	p.add(other, fetched(0, 4))
+	for _, it := range admitted(p) {
+		if final(it.err) != (it.record.Offset == 4) {
+			t.Errorf("offset %d: %v", it.record.Offset, it.err)
+		}
+	}
+	text := (&TopicError{"orders", 3, one, other}).Error()
+	if !strings.HasPrefix(text, "topic orders, partition 3: its id is 02000000-0000-0000-0000-000000000000, and the progress in inbox_progress is that of a topic with the id 01000000-") {
+		t.Error(text)
+	}
+}
+
+// A database that was set back comes before what ends Run, and that before another such reason.
+func TestConsumer_EndsForTheFirstReason(t *testing.T) {
+	p := testPartition(t, Config{})
+	ended := 0
+	p.c.again = func() { ended++ }
+	lost, topic := &LostError{}, &TopicError{}
+	if !p.c.endSession(lost) || p.c.endSession(topic) || !errors.Is(p.c.ending(), lost) || p.c.wentBack {
+		t.Error(p.c.ending())
+	}
+	p.c.setBack()
+	if p.c.endSession(topic) || !p.c.isSetBack() || !p.c.wentBack || ended != 2 {
+		t.Error(p.c.ending(), ended)
 	}
 }

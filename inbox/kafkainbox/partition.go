@@ -2,11 +2,13 @@ package kafkainbox
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox"
@@ -34,6 +36,7 @@ type partition struct {
 	paused  bool
 	stored  progress // what the database and Kafka were told last
 	behind  bool     // the group's offset was before the one at which the partition begins
+	source  source
 
 	opened opened
 }
@@ -51,6 +54,7 @@ type progress struct {
 	next  int64 // -1: nowhere yet
 	epoch int32
 	at    time.Time
+	id    pgtype.UUID // of the topic
 }
 
 // item is a record on its way.
@@ -101,7 +105,7 @@ func (q *queue) claimed(it item) {
 }
 
 func newPartition(c *Consumer, topic string, number int32) *partition {
-	p := &partition{c: c, topic: topic, number: number, stopping: make(chan struct{}), ended: make(chan struct{}), tracker: newTracker(), stored: progress{next: -1}}
+	p := &partition{c: c, topic: topic, number: number, stopping: make(chan struct{}), ended: make(chan struct{}), tracker: newTracker(), stored: progress{next: -1}, source: source{unread: -1}}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	for range c.cfg.Parallel {
 		p.queues = append(p.queues, &queue{wake: make(chan struct{}, 1)})
@@ -111,14 +115,18 @@ func newPartition(c *Consumer, topic string, number int32) *partition {
 
 var seed = maphash.MakeSeed()
 
-// add takes records in the order of their offsets, and reports whether the queues are full.
-func (p *partition) add(records []*kgo.Record) (full bool) {
+// add takes records in the order of their offsets, and reports whether the queues are full. Topic
+// is the id of their topic; zero where the brokers do not tell it.
+func (p *partition) add(topic [16]byte, fetched *kgo.FetchPartition) (full bool) {
 	sorted := make([][]item, len(p.queues))
 	p.mu.Lock()
-	for _, r := range records {
+	p.examine(topic, fetched.LogStartOffset)
+	for _, r := range fetched.Records {
+		p.source.unread = r.Offset + 1
 		at := p.tracker.take(r.Offset, r.LeaderEpoch)
-		if r.Attrs.IsControl() {
-			p.tracker.done(at) // the end of a Kafka transaction is no event
+		// The end of a Kafka transaction is no event. Offsets in the database go past it with a round.
+		if r.Attrs.IsControl() && !p.c.cfg.Offsets && p.source.wrong == nil {
+			p.tracker.done(at)
 			continue
 		}
 		p.queued++
@@ -127,7 +135,7 @@ func (p *partition) add(records []*kgo.Record) (full bool) {
 		if len(sorted) > 1 {
 			q = int(maphash.Bytes(seed, r.Key) % uint64(len(sorted)))
 		}
-		sorted[q] = append(sorted[q], item{record: r, place: at})
+		sorted[q] = append(sorted[q], item{record: r, place: at, err: p.source.wrong})
 	}
 	full = p.queued > 8*p.c.cfg.RoundEvents || p.bytes > 8*p.c.cfg.RoundBytes
 	p.paused = p.paused || full
@@ -188,7 +196,7 @@ func (p *partition) load() bool {
 		if err == nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.since, p.clock, p.loaded = since, since.at, true
+			p.since, p.clock, p.source.row, p.loaded = since, since.at, since.id, true
 			return true
 		}
 		p.c.trouble(p.ctx, err)
@@ -254,6 +262,9 @@ func (p *partition) advance(items []item) time.Time {
 
 // admit gives a record its key, or the reason why it cannot be handled.
 func (p *partition) admit(it *item, at time.Time) {
+	if it.err != nil {
+		return
+	}
 	if p.c.cfg.Offsets {
 		if it.record.Offset < p.since.next {
 			it.err = &RewindError{Next: p.since.next}
@@ -345,7 +356,7 @@ func (p *partition) await(limit time.Duration) bool {
 func (p *partition) reached() (now progress, here, news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, here = progress{next: p.tracker.next, epoch: p.tracker.epoch, at: p.clock}, p.tracker.next >= 0
+	now, here = progress{next: p.tracker.next, epoch: p.tracker.epoch, at: p.clock, id: p.source.row}, p.tracker.next >= 0
 	if !here {
 		here = p.behind                        // the group has to be told all the same
 		now.next, now.epoch = p.since.next, -1 // the clock alone may have moved
@@ -379,10 +390,14 @@ func (p *partition) drained(end int64, at time.Time) {
 	}
 }
 
-// lowest is the offset before which everything is done, or nothing was ever taken.
+// lowest is the offset before which everything is done, or nothing was ever taken or lost.
 func (p *partition) lowest() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	var lost *LostError
+	if p.tracker.next < 0 && errors.As(p.source.wrong, &lost) {
+		return lost.Next
+	}
 	return p.tracker.lowest()
 }
 

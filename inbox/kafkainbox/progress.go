@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -36,17 +37,20 @@ func compile(schema string) statements {
 	}
 	// A clock is never ahead of the database's: that of a member which is would have keys deleted.
 	return statements{
-		load: "SELECT next, least(at, now()) FROM " + table + one,
+		load: "SELECT next, least(at, now()), topic_id FROM " + table + one,
 		all:  "SELECT topic, partition, next FROM " + table + " WHERE consumer = $1 AND topic = ANY($2)",
-		// A member that was frozen, and believes to own the partition still, moves nothing back.
-		store: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at)" +
-			" SELECT $1, e.topic, e.number, e.next, least(e.at, now()) FROM unnest($2::text[], $3::int[], $4::bigint[], $5::timestamptz[]) AS e(topic, number, next, at)" +
+		// A member that was frozen, and believes to own the partition still, moves nothing back, and
+		// writes nothing to the progress of another topic of this name.
+		store: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at, topic_id)" +
+			" SELECT $1, e.topic, e.number, e.next, least(e.at, now()), e.id FROM unnest($2::text[], $3::int[], $4::bigint[], $5::timestamptz[], $11::uuid[]) AS e(topic, number, next, at, id)" +
 			" WHERE NOT EXISTS (SELECT FROM unnest($6::text[], $7::int[], $8::text[], $9::timestamptz[]) AS k(topic, number, key, claimed) WHERE NOT " + has("k.topic", "k.number", "k.key", "k.claimed", "$10") + ") ORDER BY 2, 3" +
 			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET next = greatest(p.next, excluded.next), at = least(greatest(p.at, excluded.at), now())," +
-			" starts = CASE WHEN excluded.next > p.next THEN 0 ELSE p.starts END",
-		begin: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at, starts) VALUES ($1, $2, $3, $4, least($5::timestamptz, now()), 1)" +
-			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET starts = p.starts + 1 RETURNING starts, next",
-		move:   "UPDATE " + table + " SET next = $5, at = greatest(at, $6), starts = 0" + one + " AND next = $4",
+			" starts = CASE WHEN excluded.next > p.next THEN 0 ELSE p.starts END WHERE p.topic_id = excluded.topic_id OR excluded.topic_id IS NULL",
+		// The row gets the topic's id once, and with another id it is left as it is.
+		begin: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at, starts, topic_id) VALUES ($1, $2, $3, $4, least($5::timestamptz, now()), 1, $6::uuid)" +
+			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET starts = p.starts + coalesce((p.topic_id = excluded.topic_id)::int, 1), topic_id = coalesce(p.topic_id, excluded.topic_id)" +
+			" RETURNING starts, next, topic_id",
+		move:   "UPDATE " + table + " SET next = $5, at = greatest(at, $6), starts = 0" + one + " AND next = $4" + " AND (topic_id = $7::uuid OR $7::uuid IS NULL)",
 		oldest: "SELECT min(least(at, now())) FROM " + table + " WHERE consumer = $1",
 		there:  "SELECT " + has("$2", "$3", "$4", "$5::timestamptz", "$6"),
 		try: "INSERT INTO " + attempts + " AS a (consumer, topic, partition, record, n) VALUES ($1, $2, $3, $4, 1)" +
@@ -58,7 +62,7 @@ func compile(schema string) statements {
 // load reads the progress of a partition; next is -1 where there is none.
 func (c *Consumer) load(ctx context.Context, topic string, number int32) (progress, error) {
 	since := progress{next: -1, epoch: -1}
-	err := c.cfg.DB.QueryRow(ctx, c.sql.load, c.cfg.Consumer, topic, number).Scan(&since.next, &since.at)
+	err := c.cfg.DB.QueryRow(ctx, c.sql.load, c.cfg.Consumer, topic, number).Scan(&since.next, &since.at, &since.id)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return since, progressError("read", err)
 	}
@@ -69,8 +73,10 @@ func progressError(action string, err error) error {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		switch server.Code {
-		case "42P01", "42703":
+		case "42P01":
 			return fmt.Errorf("%s progress: %w; `cdc-relay sql --inbox` prints the tables", action, err)
+		case "42703":
+			return fmt.Errorf("%s progress: %w; run again what `cdc-relay sql --inbox` prints, which adds the column", action, err)
 		case "42501":
 			return fmt.Errorf("%s progress: %w; `cdc-relay sql --inbox --role ROLE` prints the grants", action, err)
 		}
@@ -108,6 +114,7 @@ func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]k
 	known := map[place]bool{}
 	_, err := pgx.ForEachRow(rows, []any{&topic, &number, &next}, func() error {
 		known[place{topic, number}] = true
+		c.expect(place{topic, number}, next) // whatever the group has: all before it is handled
 		begin, assigned := offsets[topic][number]
 		at := begin.EpochOffset().Offset
 		if !assigned || at >= 0 && at <= next && !c.cfg.Offsets {
@@ -128,13 +135,25 @@ func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]k
 	}
 	for topic, numbers := range offsets {
 		for number := range numbers {
-			if begin, lost := c.lostBeginning(place{topic, number}); lost && !known[place{topic, number}] {
+			at := place{topic, number}
+			if known[at] {
+				continue
+			}
+			if begin, lost := c.lostBeginning(at); lost {
 				c.cfg.Logger.Warn("the database knows nothing of the partition any more: handling its records again", "topic", topic, "partition", number)
 				numbers[number] = begin
 			}
+			c.expect(at, numbers[number].EpochOffset().Offset)
 		}
 	}
 	return nil
+}
+
+// expect tells a partition the offset before which nothing is left to be read; a negative one is none.
+func (c *Consumer) expect(at place, next int64) {
+	if p := c.partition(at.topic, at.number); p != nil {
+		p.expect(next)
+	}
 }
 
 // lostBeginning is where to begin with a partition that a database which was set back does not
@@ -202,10 +221,10 @@ func (c *Consumer) store(ctx context.Context, news []told) error {
 		return cmp.Or(strings.Compare(a.p.topic, b.p.topic), cmp.Compare(a.p.number, b.p.number))
 	})
 	n := len(news)
-	topics, numbers, nexts, times := make([]string, n), make([]int32, n), make([]int64, n), make([]time.Time, n)
+	topics, numbers, nexts, times, ids := make([]string, n), make([]int32, n), make([]int64, n), make([]time.Time, n), make([]pgtype.UUID, n)
 	of, parts, keys, claims := []string{}, []int32{}, []string{}, []time.Time{} // of the newest keys
 	for i, t := range news {
-		topics[i], numbers[i], nexts[i], times[i] = t.p.topic, t.p.number, t.now.next, t.now.at
+		topics[i], numbers[i], nexts[i], times[i], ids[i] = t.p.topic, t.p.number, t.now.next, t.now.at, t.now.id
 		for _, key := range t.newest {
 			of, parts, keys, claims = append(of, t.p.topic), append(parts, t.p.number), append(keys, key.text), append(claims, key.at)
 		}
@@ -213,7 +232,7 @@ func (c *Consumer) store(ctx context.Context, news []told) error {
 	if c.cfg.Offsets {
 		return nil // each round wrote it
 	}
-	tag, err := c.cfg.DB.Exec(ctx, c.sql.store, c.cfg.Consumer, topics, numbers, nexts, times, of, parts, keys, claims, c.cfg.Keep)
+	tag, err := c.cfg.DB.Exec(ctx, c.sql.store, c.cfg.Consumer, topics, numbers, nexts, times, of, parts, keys, claims, c.cfg.Keep, ids)
 	if err != nil {
 		return progressError("write", err)
 	}

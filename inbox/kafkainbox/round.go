@@ -44,6 +44,9 @@ func (p *partition) handle(q *queue, items []item) bool {
 		case errors.Is(err, errSetBack):
 			p.c.setBack()
 			return false
+		case final(err):
+			p.c.endSession(err)
+			return false
 		case errors.Is(err, errOvertaken):
 			if items = p.left(items); len(items) == 0 {
 				return true
@@ -102,8 +105,12 @@ func (p *partition) round(q *queue, items []item) error {
 		return err
 	}
 	p.committed(q, items, last)
+	duplicates := len(items) - len(records)
+	if p.c.cfg.Offsets {
+		duplicates = 0 // those are ends of transactions
+	}
 	p.c.rounded(Round{
-		Topic: p.topic, Partition: p.number, Handled: len(records), Duplicates: len(items) - len(records),
+		Topic: p.topic, Partition: p.number, Handled: len(records), Duplicates: duplicates,
 		LastTimestamp: items[len(items)-1].record.Timestamp, Took: time.Since(began),
 	})
 	return nil
@@ -139,7 +146,9 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, ite
 			return nil, last, errOvertaken
 		}
 		for i := range items {
-			records = append(records, items[i].record)
+			if !items[i].record.Attrs.IsControl() {
+				records = append(records, items[i].record)
+			}
 		}
 		return records, last, p.move(tx, items)
 	}
@@ -202,12 +211,12 @@ var errOvertaken = errors.New("the offset in the database is not the one that th
 // move moves the offset past the items.
 func (p *partition) move(tx pgx.Tx, items []item) error {
 	p.mu.Lock()
-	at := p.clock
+	at, row := p.clock, p.source.row
 	p.mu.Unlock()
 	if at.IsZero() {
 		at = time.Now()
 	}
-	tag, err := tx.Exec(p.ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, p.opened.next, items[len(items)-1].record.Offset+1, at)
+	tag, err := tx.Exec(p.ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, p.opened.next, items[len(items)-1].record.Offset+1, at, row)
 	if err != nil {
 		return fmt.Errorf("move the offset: %w", err)
 	}
@@ -221,7 +230,7 @@ func (p *partition) move(tx pgx.Tx, items []item) error {
 	switch {
 	case err != nil:
 		return err
-	case now.next < p.opened.next:
+	case now.next < p.opened.next, row.Valid && now.id != row:
 		return errSetBack
 	}
 	p.opened.next = now.next

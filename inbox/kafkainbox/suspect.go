@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
 )
 
@@ -27,8 +29,13 @@ func (p *partition) begin(at time.Time) bool {
 	for failures := 1; !p.opened.begun; failures++ {
 		var starts int
 		var next int64
-		err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.begin, p.c.cfg.Consumer, p.topic, p.number, p.lowest(), at).Scan(&starts, &next)
+		var topic pgtype.UUID
+		err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.begin, p.c.cfg.Consumer, p.topic, p.number, p.lowest(), at, p.topicID()).Scan(&starts, &next, &topic)
 		if err == nil {
+			if other := p.meets(topic); other != nil {
+				p.c.endSession(other)
+				return false
+			}
 			p.opened.begun, p.opened.next = true, next
 			if starts == 1 && p.isNew() {
 				p.c.began(place{p.topic, p.number}, next)

@@ -62,6 +62,27 @@ var mutants = []mutant{
 	{"with Offsets a round moves the offset that another member has moved", [][3]string{
 		{"inbox/kafkainbox/progress.go", `one + " AND next = $4"`, `one + " AND $4::bigint IS NOT NULL"`},
 	}, ".", "TestOffsets_AreThoseOfTheDatabaseWhereTwoMembersOwnAPartition"},
+	{"records of another topic of the name are handled", [][3]string{
+		{"inbox/kafkainbox/source.go", "row.Valid && s.id.Valid && row != s.id {", "row.Valid && s.id.Valid && row != s.id && s == nil {"},
+	}, ".", "TestTopic_CreatedAgainIsNotReadOnInSilence/kfake/one_at_a_time_running_false"},
+	{"a client stays with the id of a topic that is gone", [][3]string{
+		{"inbox/kafkainbox/consumer.go", "errors.Is(f.Err, kerr.UnknownTopicID)", "errors.Is(f.Err, kerr.UnknownTopicID) && c == nil"},
+	}, ".", "TestTopic_CreatedAgainIsNotReadOnInSilence/kfake/one_at_a_time_running_true"},
+	{"the progress of another topic is moved", [][3]string{
+		{"inbox/kafkainbox/progress.go", " WHERE p.topic_id = excluded.topic_id OR excluded.topic_id IS NULL", ""},
+	}, ".", "TestTopic_MemberOfTheFormerOneMovesNothing/one_at_a_time"},
+	{"with Offsets the progress of another topic is moved", [][3]string{
+		{"inbox/kafkainbox/progress.go", "(topic_id = $7::uuid OR $7::uuid IS NULL)", "(topic_id = $7::uuid) IS DISTINCT FROM NULL"},
+	}, ".", "TestTopic_MemberOfTheFormerOneMovesNothing/offsets"},
+	{"records that were deleted unread are left out", [][3]string{
+		{"inbox/kafkainbox/source.go", "s.unread >= 0 && start > s.unread", "s.unread >= 0 && start > s.unread && s == nil"},
+	}, ".", "TestRetention_OfUnreadRecordsStops/kfake/one_at_a_time"},
+	{"a partition that is new begins behind what was deleted unread", [][3]string{
+		{"inbox/kafkainbox/partition.go", "p.tracker.next < 0 && errors.As(p.source.wrong, &lost)", "p.tracker.next == -2 && errors.As(p.source.wrong, &lost)"},
+	}, ".", "TestRetention_GoesByWhatWasHandled"},
+	{"with Offsets the database does not get the end of a transaction", [][3]string{
+		{"inbox/kafkainbox/partition.go", "r.Attrs.IsControl() && !p.c.cfg.Offsets && p.source.wrong == nil", "r.Attrs.IsControl() && p.source.wrong == nil"},
+	}, ".", "TestRetention_OfTheEndOfATransactionIsNoLoss/kfake/offsets"},
 	{"the offset goes on before the dead letter is acknowledged", [][3]string{
 		{"inbox/kafkainbox/deadletter.go", "	sent := false\n", "	sent := false\n	p.finish([]item{it})\n"},
 		{"inbox/kafkainbox/deadletter.go", "			p.finish([]item{it})\n			return true\n", "			return true\n"},
