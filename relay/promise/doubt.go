@@ -19,12 +19,13 @@ const doubtPatience = 5 * time.Second
 type Doubts struct{ written, looked bool }
 
 // Absent takes back, once, what is known of the rows of tables that are not among those that a relay
-// streams: it passes over their rows, and the slot with it. Nothing may be confirmed before that.
-func (d *Doubts) Absent(ctx context.Context, ledger Ledger, system, slot, version string, tables []*wal.Relation) error {
+// streams: it passes over their rows, and the slot with it. Nothing may be confirmed before that. It takes no
+// longer than limit.
+func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, tables []*wal.Relation) error {
 	if ledger == nil || d.looked {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := takeBack(ctx, ledger, system, slot, version, func(rec *stored.BeforeSlot) bool {
 		return !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return t.OID == rec.OID })
