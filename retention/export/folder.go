@@ -53,7 +53,7 @@ func (f *Folder) Write(_ context.Context, s Slice, header *Header, each func(row
 			return before, 0, f.sync(folder) // of a run that came no further
 		}
 	}
-	if err := place(made, path); err != nil {
+	if err := giveName(made, path); err != nil {
 		return "", 0, err
 	}
 	if err := f.sync(folder); err != nil {
@@ -73,9 +73,9 @@ func (f *Folder) Write(_ context.Context, s Slice, header *Header, each func(row
 	return path, info.Size(), nil
 }
 
-// place gives a file its name unless there is one of that name: another database may have a table of the
+// giveName gives a file its name unless there is one of that name: another database may have a table of the
 // same name and the same directory, and a process that was given up for dead may go on.
-func place(made, path string) error {
+func giveName(made, path string) error {
 	err := os.Link(made, path)
 	switch {
 	case err == nil:
