@@ -61,7 +61,7 @@ func (w *work) handOver(p *progress.Progress, s *progress.State) *handover.Copie
 	}
 	for i := range p.Tables {
 		t := &p.Tables[i]
-		h.Tables = append(h.Tables, handover.Table{Name: t.Table, OID: t.OID, Unknown: w.leavesOut(t)})
+		h.Tables = append(h.Tables, handover.Table{Name: t.Table, OID: t.OID, Unknown: w.leavesOut(t), As: t.Published})
 	}
 	return h
 }

@@ -132,6 +132,14 @@ func (w *work) drop(ctx context.Context, name string) error {
 
 // begin makes the slot, takes its snapshot, and writes where the backfill begins.
 func (w *work) begin(ctx context.Context, s *progress.State) error {
+	begun := slices.Clone(s.Tables)
+	for i := range begun {
+		as, err := handover.Published(ctx, w.holder, w.settings.Replication, begun[i].OID)
+		if err != nil {
+			return err
+		}
+		begun[i].Published = as
+	}
 	exported, err := provision.ExportSlot(ctx, w.settings.Replication, s.Temporary.Name)
 	if err != nil {
 		return err
@@ -158,10 +166,9 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 		if err != nil {
 			return err
 		}
-		begun := s.Tables[i]
-		begun.Last = last
-		w.progress.Tables = append(w.progress.Tables, begun)
+		begun[i].Last = last
 	}
+	w.progress.Tables = begun
 	if err := w.writeProgress(ctx, w.progress); err != nil {
 		return err
 	}

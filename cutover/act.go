@@ -26,7 +26,7 @@ func (w *work) say(text string, args ...any) {
 // act does a step, and those that follow from it.
 func (w *work) act(ctx context.Context, next step) error {
 	if next == begin || next == anew || next == trigger {
-		if err := w.decideGivenUp(); err != nil { // before the first row is marked
+		if err := w.decideGivenUp(true); err != nil { // before the first row is marked
 			return err
 		}
 	}
@@ -95,6 +95,32 @@ func (w *work) prepare(ctx context.Context) error {
 	return nil
 }
 
+// madeByOther warns of slots that begin elsewhere than at the cut.
+func (w *work) madeByOther(ctx context.Context) error {
+	if !w.Settings.KeepsPositions() {
+		return nil
+	}
+	ledger, err := topics.NewLedger(w.Settings.Kafka.Connection, w.Settings.CheckpointTopic)
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	within, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cut := w.state.cuts[0]
+	for _, slot := range w.state.final {
+		ours, err := handover.WroteBefore(within, ledger, w.state.system, slot.Name, w.oids(), cut.At)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			w.Out.Warn(fmt.Sprintf("nothing shows that the cutover made %s: rows that were written between %s (%s) and its beginning are marked as published, and nobody has sent them unless a backfill did; find them with `cdc-relay audit`",
+				postgres.SlotSubject(slot.Name), cut.At, cut.Time.UTC().Format("2006-01-02 15:04:05 UTC")))
+		}
+	}
+	return nil
+}
+
 func (w *work) oids() []uint32 {
 	all := make([]uint32, len(w.tables))
 	for i, t := range w.tables {
@@ -154,8 +180,8 @@ func (w *work) makeTriggers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range w.state.cuts {
-		w.state.cuts[i] = &provision.Cut{At: at, System: w.state.system, Slot: w.state.slot}
+	if err := w.holder.Ask(ctx, w.readCuts); err != nil {
+		return err
 	}
 	w.say("new rows are marked as published from %s on: they are the relay's, and those before the publisher's", at)
 	w.OnStep("trigger_made")
@@ -212,7 +238,10 @@ func (w *work) drain(ctx context.Context) error {
 			since = time.Now()
 			w.OnStep("drained")
 		case time.Since(since) >= w.Options.Settle:
-			if err := w.decideGivenUp(); err != nil {
+			if err := w.countBetween(ctx); err != nil {
+				return err
+			}
+			if err := w.decideGivenUp(false); err != nil {
 				return err
 			}
 			w.OnStep("settled")
@@ -341,7 +370,7 @@ func (w *work) finish(ctx context.Context) error {
 	}
 	for i := range w.tables {
 		t := &w.tables[i] // without marks a call before this one has waited, and nobody counted
-		h.Tables = append(h.Tables, handover.Table{Name: t.Name.String(), OID: t.OID, Unknown: len(t.marks) == 0 || !t.marks[0].Sure || t.left.givenUp > 0})
+		h.Tables = append(h.Tables, handover.Table{Name: t.Name.String(), OID: t.OID, Unknown: len(t.marks) == 0 || !t.marks[0].Sure || t.left.givenUp > 0, As: w.state.cuts[i].As})
 	}
 	if err := h.Make(ctx, w.holder); err != nil {
 		return err
@@ -355,5 +384,5 @@ func (w *work) finish(ctx context.Context) error {
 }
 
 func (w *work) sayLeave() {
-	w.say("left are %s with failed attempts: retention keeps away from rows from before the slot until `cdc-relay setup --before-slot delivered`", wording.Count(w.anyGivenUp(), "row"))
+	w.say("left are %s with failed attempts or another status: retention keeps away from rows from before the slot until `cdc-relay setup --before-slot delivered`", wording.Count(w.anyGivenUp(), "row"))
 }

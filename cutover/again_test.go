@@ -2,12 +2,17 @@ package cutover
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/handover"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
 )
@@ -53,6 +58,108 @@ func TestCutover_StoppedAgainMeansTheSameRows(t *testing.T) {
 			text := s.must(t, options)
 			if n := len(s.committed(t)); n != 3 {
 				t.Errorf("%d of 3 rows that the publisher has not sent\n%s", n, text)
+			}
+		})
+	}
+}
+
+// A slot that somebody else made after the cutover's was lost does not have the rows in between.
+func TestCutover_KnowsASlotThatItDidNotMake(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byTime, keeps(t, "at_least_once")...)
+	const says = "nothing shows that the cutover made slot"
+	options := markNew
+	options.Settle = 0
+	if text := s.must(t, options) + s.must(t, options); strings.Contains(text, says) {
+		t.Error(text)
+	}
+	s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot)
+	s.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", s.slot)
+	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	known, err := ledger.Read(t.Context(), stored.BeforeSlotSuffix(harness.Query[string](t, s.db, "SELECT system_identifier::text FROM pg_control_system()"), s.slot))
+	if err != nil || len(known) != 1 {
+		t.Fatalf("%d records, %v", len(known), err)
+	}
+	for key := range known {
+		if err := ledger.Write(t.Context(), key, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := s.must(t, options); !strings.Contains(text, says) {
+		t.Error(text)
+	}
+}
+
+// A row that is written while the publication does not have the table is in no stream, and marked.
+func TestCutover_SaysThatThePublicationWasChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byTime, keeps(t, "at_least_once")...)
+	options := markNew
+	options.Settle = 0
+	text, err := s.attempt(t.Context(), options, func(step string) {
+		if step == "trigger_made" {
+			s.db.Exec(t, "ALTER PUBLICATION "+s.slot+" DROP TABLE "+s.table)
+			s.db.Exec(t, "ALTER PUBLICATION "+s.slot+" ADD TABLE "+s.table)
+		}
+	})
+	if err != nil || !strings.Contains(text, "the publication of table public."+s.table+" was changed since") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if told := s.before(t); !strings.Contains(told, `"before":"unknown"`) {
+		t.Errorf("the topic has %s", told)
+	}
+}
+
+// Rows that a publisher has claimed, or that failed, have neither status. Nobody sends them unless
+// somebody says so.
+func TestCutover_AsksForRowsWithAnotherStatus(t *testing.T) {
+	t.Parallel()
+	const rows = " (aggregate_type, aggregate_id, event_type, payload, status) VALUES ('a', 'a', 'a', '1', 'SENT'), ('a', 'b', 'a', '2', 'PROCESSING'), ('a', 'c', 'a', '3', 'failed')"
+	for _, mode := range []Mode{Stopped, MarkNew} {
+		for given, want := range map[GivenUp]int{Send: 2, Leave: 0} {
+			if mode == MarkNew && given == Send {
+				continue
+			}
+			t.Run(string(mode)+" "+string(given), func(t *testing.T) {
+				t.Parallel()
+				s := play(t, harness.Postgres(t), byStatus, keeps(t, "at_least_once")...)
+				s.db.Exec(t, "INSERT INTO "+s.table+rows)
+				options := Options{Mode: mode, Yes: true}
+				err := s.refused(t, options, "2 rows with another status")
+				if _, decide := errors.AsType[*relay.BlockedError](err); !decide {
+					t.Errorf("it is not for a person to decide: %v", err)
+				}
+				options.GivenUp = given
+				s.must(t, options)
+				if n := len(s.committed(t)); n != want {
+					t.Errorf("%d records, want %d", n, want)
+				}
+				if told := s.before(t); !strings.Contains(told, `"before":"unknown"`) {
+					t.Errorf("the topic has %s", told)
+				}
+			})
+		}
+	}
+}
+
+// On a server that writes nothing else the cut lies behind the slot's beginning as well, by which the
+// next call knows that the publisher has still to send what was there before.
+func TestCutover_WaitsForThePublisherOnAQuietServer(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string][]string{"positions are kept": keeps(t, "at_least_once"), "none are kept": nil} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, ownServer(t, "18"), byTime, how...)
+			s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'a', 'a', '1')")
+			s.cancelledAt(t, markNew, "trigger_made")
+			if text := s.must(t, Options{Mode: MarkNew}); !strings.Contains(text, "1 row to be published") {
+				t.Errorf("the publisher has not sent the first row, and the next call would %s", text)
+			}
+			if got := s.slots(t); got != s.slot+"_cutover" {
+				t.Errorf("there is %q", got)
 			}
 		})
 	}

@@ -163,6 +163,11 @@ func (w *work) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if next == complete {
+		if err := w.madeByOther(ctx); err != nil {
+			return err
+		}
+	}
 	if err := w.plan(ctx, next); err != nil || !w.Options.Yes || next == complete {
 		return err
 	}
@@ -204,10 +209,12 @@ func (w *work) inspect(ctx context.Context) error {
 		found[i] = progress.Slot{Name: s.Name, Exists: s.Exists, Active: s.Active, Confirmed: s.Confirmed, Err: s.Err}
 	}
 	w.state.temporary, w.state.backfill, w.state.final = found[0], found[1].Exists, found[2:]
-	return w.holder.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
-		w.state.cuts, err = provision.ReadCuts(q, w.cutTables())
-		return err
-	})
+	return w.holder.Ask(ctx, w.readCuts)
+}
+
+func (w *work) readCuts(q postgres.Querier, _ int) (err error) {
+	w.state.cuts, err = provision.ReadCuts(q, w.cutTables())
+	return err
 }
 
 func (w *work) cutTables() []provision.CutTable {

@@ -113,24 +113,34 @@ func (w *work) farewell() []string {
 	return lines
 }
 
-// decideGivenUp refuses rows that the publisher may have given up, until a flag decides about them.
-func (w *work) decideGivenUp() error {
+// decideGivenUp refuses rows that the publisher may have given up, until a flag decides about them. A
+// publisher at work has claimed rows all the time: of these it is asked once it should have none.
+func (w *work) decideGivenUp(atWork bool) error {
 	if w.Options.GivenUp != Unsaid {
 		return nil
 	}
 	for i := range w.tables {
 		t := &w.tables[i]
+		var which []string
 		if t.left.givenUp > 0 {
-			return undecided(fault.ReasonGivenUp, fmt.Errorf("table %s has %s", t.Name, t.left),
-				fmt.Sprintf("look at them: SELECT … WHERE %s AND %s; then have the publisher try them again, or add %s, and run the command again", t.marks[0].Where, t.givenUp, map[bool]string{true: "--given-up send or --given-up leave", false: "--given-up leave"}[w.Options.Mode == Stopped]))
+			which = append(which, t.marks[0].Where+" AND "+t.givenUp)
 		}
+		if t.left.between > 0 && !atWork {
+			which = append(which, t.between)
+		}
+		if len(which) == 0 {
+			continue
+		}
+		return undecided(fault.ReasonGivenUp, fmt.Errorf("table %s has %s", t.Name, t.left),
+			fmt.Sprintf("look at them: SELECT … WHERE %s; then have the publisher try them again, or add %s, and run the command again", strings.Join(which, " OR "), map[bool]string{true: "--given-up send or --given-up leave", false: "--given-up leave"}[w.Options.Mode == Stopped]))
 	}
 	return nil
 }
 
+// anyGivenUp counts the rows that nobody sends unless somebody says so.
 func (w *work) anyGivenUp() (n int64) {
 	for i := range w.tables {
-		n += w.tables[i].left.givenUp
+		n += w.tables[i].left.givenUp + w.tables[i].left.between
 	}
 	return n
 }

@@ -19,6 +19,7 @@ type polled struct {
 	*snapshot.Table
 	marks   []snapshot.PublishedColumn // the first is what the publisher asks for
 	givenUp string                     // condition; empty: no column tells
+	between string                     // condition of a row with a status that says neither; empty: the mark is no status
 	left    left
 }
 
@@ -27,6 +28,7 @@ type left struct {
 	waiting int64  // unpublished, and not given up
 	givenUp int64  // unpublished
 	oldest  string // age of the oldest that waits; empty: not known
+	between int64  // neither published nor unpublished: claimed, or failed
 }
 
 func (t *polled) assignments() (all []string) {
@@ -84,8 +86,8 @@ func (w *work) study(ctx context.Context, next step) error {
 			return err
 		}
 	}
-	if next == wait {
-		return nil // plan does
+	if err := w.countBetween(ctx); err != nil || next == wait { // plan counts the others then
+		return err
 	}
 	return w.count(ctx)
 }
@@ -103,11 +105,18 @@ func (w *work) studyTable(q postgres.Querier, t *polled) error {
 			t.marks[i].Set = postgres.QuoteLiteral(status)
 		}
 	}
-	return t.studyGivenUp(q)
+	return t.studyGivenUp(q, w.Options.Published)
 }
 
-// studyGivenUp finds out how a row is known that the publisher gave up.
-func (t *polled) studyGivenUp(q postgres.Querier) error {
+// studyGivenUp finds out how a row is known that the publisher gave up, or has claimed.
+func (t *polled) studyGivenUp(q postgres.Querier, published string) error {
+	if m := t.marks[0]; !m.Sure {
+		names := make([]string, 0, len(snapshot.PublishedStatuses)+1)
+		for _, name := range append(slices.Clone(snapshot.PublishedStatuses), strings.ToLower(published)) {
+			names = append(names, postgres.QuoteLiteral(name))
+		}
+		t.between = fmt.Sprintf("((%s) IS NOT TRUE AND coalesce(pg_catalog.lower(%s::text), '') <> ALL (ARRAY[%s]))", m.Where, wal.QuoteIdentifier(m.Column), strings.Join(names, ", "))
+	}
 	most := ""
 	if column, ok := t.Shape.AttemptsColumn(); ok {
 		row, err := q.One("SELECT coalesce(max(" + wal.QuoteIdentifier(column) + "), 0) FROM " + t.From() + " WHERE NOT (" + t.marks[0].Where + ")")
@@ -176,6 +185,29 @@ func (t *polled) publishedStatus(q postgres.Querier, m snapshot.PublishedColumn,
 	return "", t.refuse("say it with --published", "does not tell which value of column %s a published row has: it has %s", m.Column, has)
 }
 
+// countBetween counts the rows with a status that says neither that they are published nor that they
+// are not. It reads the whole table.
+func (w *work) countBetween(ctx context.Context) error {
+	for i := range w.tables {
+		t := &w.tables[i]
+		if t.between == "" {
+			continue
+		}
+		err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error {
+			row, err := q.One("SELECT count(*) FROM " + t.From() + " WHERE " + t.between)
+			if err != nil {
+				return t.classify(err)
+			}
+			t.left.between, err = strconv.ParseInt(row.Text(0), 10, 64)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // count counts what the publisher has still to do.
 func (w *work) count(ctx context.Context) error {
 	for i := range w.tables {
@@ -206,7 +238,7 @@ func (t *polled) countLeft(q postgres.Querier) (left, error) {
 	if err != nil {
 		return left{}, t.classify(err)
 	}
-	n := left{oldest: row.Text(2)}
+	n := left{oldest: row.Text(2), between: t.left.between}
 	if n.waiting, err = strconv.ParseInt(row.Text(0), 10, 64); err != nil {
 		return n, err
 	}
@@ -221,6 +253,9 @@ func (n left) String() string {
 	}
 	if n.givenUp > 0 {
 		text += fmt.Sprintf(", and %s with failed attempts, which the publisher may have given up", wording.Count(n.givenUp, "row"))
+	}
+	if n.between > 0 {
+		text += fmt.Sprintf(", and %s with another status, which may be claimed by a publisher, or failed", wording.Count(n.between, "row"))
 	}
 	return text
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 )
 
 // state is what a call finds.
@@ -15,8 +15,8 @@ type state struct {
 	slot      string // the configured one, without the number of a shard
 	temporary progress.Slot
 	final     []progress.Slot
-	cuts      []*provision.Cut // of each table; nil: it has no trigger
-	backfill  bool             // the slot of a backfill exists
+	cuts      []*catalog.Cut // of each table; nil: it has no trigger
+	backfill  bool           // the slot of a backfill exists
 }
 
 // step is what a call has to do first; the others follow.
@@ -32,8 +32,8 @@ const (
 )
 
 // cut is that of all tables. They have one, as one transaction made it.
-func (s *state) cut() (*provision.Cut, error) {
-	var first *provision.Cut
+func (s *state) cut() (*catalog.Cut, error) {
+	var first *catalog.Cut
 	found := 0
 	for _, c := range s.cuts {
 		if c == nil {
@@ -117,7 +117,7 @@ func (s *state) firstMade() string {
 }
 
 // lost is a cut whose slot is gone: rows after it have a mark, and nobody sends them.
-func (s *state) lost(cut *provision.Cut) error {
+func (s *state) lost(cut *catalog.Cut) error {
 	err := s.temporary.Err
 	if err == nil {
 		err = fmt.Errorf("%s is gone", postgres.SlotSubject(s.temporary.Name))
@@ -127,6 +127,6 @@ func (s *state) lost(cut *provision.Cut) error {
 
 // wayOut is the way out of a slot that does not have all rows after the cut. The trigger stays,
 // so later rows are the stream's.
-func wayOut(cut *provision.Cut) string {
+func wayOut(cut *catalog.Cut) string {
 	return fmt.Sprintf("drop the slot if it is there, and run `cdc-relay backfill --where \"created_at >= '%s'\" --yes`, with the table's own column: rows that were written before and committed after need an earlier time", cut.Time.UTC().Format("2006-01-02 15:04:05Z"))
 }

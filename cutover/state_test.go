@@ -6,17 +6,17 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
-	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 )
 
 // Whatever a call left, the next one goes on where rows have one sender, or refuses.
 func TestDecide_GoesOnWhereverItWasInterrupted(t *testing.T) {
-	cut := func(change ...func(*provision.Cut)) []*provision.Cut {
-		c := &provision.Cut{At: 100, System: "7", Slot: "s"}
+	cut := func(change ...func(*catalog.Cut)) []*catalog.Cut {
+		c := &catalog.Cut{At: 100, System: "7", Slot: "s"}
 		for _, f := range change {
 			f(c)
 		}
-		return []*provision.Cut{c}
+		return []*catalog.Cut{c}
 	}
 	there, gone := progress.Slot{Name: "s_cutover", Exists: true, Confirmed: 50}, progress.Slot{Name: "s_cutover"}
 	at := there
@@ -25,37 +25,37 @@ func TestDecide_GoesOnWhereverItWasInterrupted(t *testing.T) {
 	ahead.Confirmed, active.Active, broken.Err = 101, true, errors.New("slot is lost")
 	final := []progress.Slot{{Name: "s", Exists: true, Confirmed: 100}}
 	none := []progress.Slot{{Name: "s"}}
-	one, two := []progress.Slot{final[0], none[0]}, []*provision.Cut{cut()[0], nil}
+	one, two := []progress.Slot{final[0], none[0]}, []*catalog.Cut{cut()[0], nil}
 	for name, tt := range map[string]struct {
 		temporary progress.Slot
 		final     []progress.Slot
-		cuts      []*provision.Cut
+		cuts      []*catalog.Cut
 		want      step
 		says      string
 	}{
-		"nothing":               {gone, none, []*provision.Cut{nil}, begin, ""},
-		"slot":                  {there, none, []*provision.Cut{nil}, trigger, ""},
-		"slot lost":             {broken, none, []*provision.Cut{nil}, anew, ""},
+		"nothing":               {gone, none, []*catalog.Cut{nil}, begin, ""},
+		"slot":                  {there, none, []*catalog.Cut{nil}, trigger, ""},
+		"slot lost":             {broken, none, []*catalog.Cut{nil}, anew, ""},
 		"trigger":               {there, none, cut(), wait, ""},
 		"advanced":              {at, none, cut(), finish, ""},
 		"one copied":            {at, one, cut(), finish, ""},
 		"copied":                {at, final, cut(), finish, ""},
 		"dropped":               {gone, final, cut(), complete, ""},
-		"somebody's slot":       {gone, final, []*provision.Cut{nil}, "", "a relay may have streamed"},
-		"and ours":              {there, final, []*provision.Cut{nil}, "", "a relay may have streamed"},
+		"somebody's slot":       {gone, final, []*catalog.Cut{nil}, "", "a relay may have streamed"},
+		"and ours":              {there, final, []*catalog.Cut{nil}, "", "a relay may have streamed"},
 		"made by somebody":      {there, final, cut(), "", "did not make it"},
 		"in use":                {active, none, cut(), "", "somebody streams from it"},
 		"lost after the cut":    {broken, none, cut(), "", "nobody has sent them"},
 		"gone after the cut":    {gone, none, cut(), "", "nobody has sent them"},
 		"one gone":              {gone, one, cut(), "", "nobody has sent them"},
 		"moved":                 {ahead, none, cut(), "", "somebody moved it"},
-		"trigger of a copy":     {there, none, cut(func(c *provision.Cut) { c.System = "8" }), "", "came with a copy"},
-		"trigger of another":    {there, none, cut(func(c *provision.Cut) { c.Slot = "t" }), "", `to slot "t"`},
-		"gone back":             {gone, final, cut(func(c *provision.Cut) { c.Off = true }), "", "the way back was taken"},
+		"trigger of a copy":     {there, none, cut(func(c *catalog.Cut) { c.System = "8" }), "", "came with a copy"},
+		"trigger of another":    {there, none, cut(func(c *catalog.Cut) { c.Slot = "t" }), "", `to slot "t"`},
+		"gone back":             {gone, final, cut(func(c *catalog.Cut) { c.Off = true }), "", "the way back was taken"},
 		"a table was added":     {there, none, two, "", "1 of 2 tables"},
-		"a table of another":    {there, none, []*provision.Cut{cut()[0], cut(func(c *provision.Cut) { c.At = 99 })[0]}, "", "not of one cutover"},
-		"another, first absent": {there, none, []*provision.Cut{nil, cut()[0]}, "", "1 of 2 tables"},
-		"half gone back":        {gone, final, []*provision.Cut{nil, cut(func(c *provision.Cut) { c.Off = true })[0]}, "", "the way back was taken"},
+		"a table of another":    {there, none, []*catalog.Cut{cut()[0], cut(func(c *catalog.Cut) { c.At = 99 })[0]}, "", "not of one cutover"},
+		"another, first absent": {there, none, []*catalog.Cut{nil, cut()[0]}, "", "1 of 2 tables"},
+		"half gone back":        {gone, final, []*catalog.Cut{nil, cut(func(c *catalog.Cut) { c.Off = true })[0]}, "", "the way back was taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state{system: "7", slot: "s", temporary: tt.temporary, final: tt.final, cuts: tt.cuts}
@@ -75,13 +75,18 @@ func TestDecide_GoesOnWhereverItWasInterrupted(t *testing.T) {
 }
 
 func TestParseCut_ReadsWhatItWrote(t *testing.T) {
-	c := &provision.Cut{At: 0x16B3748, System: "7423", Slot: "cdc_relay"}
-	got, err := provision.ParseCut(c.String())
+	c := &catalog.Cut{At: 0x16B3748, System: "7423", Slot: "cdc_relay"}
+	got, err := catalog.ParseCut(c.String())
 	if err != nil || got.At != c.At || got.System != c.System || got.Slot != c.Slot {
 		t.Errorf("%+v, %v", got, err)
 	}
+	c.As = "00f3"
+	if got, err := catalog.ParseCut(c.String()); err != nil || got.As != c.As || got.Slot != c.Slot || !strings.HasSuffix(c.String(), " published as 00f3") {
+		t.Errorf("%q gives %+v, %v", c, got, err)
+	}
+	c.As = ""
 	for _, text := range []string{"", "somebody's words", strings.Replace(c.String(), "/16B", "/xyz", 1), strings.Replace(c.String(), " on ", " at ", 1), c.String() + "x"} {
-		if got, err := provision.ParseCut(text); err == nil {
+		if got, err := catalog.ParseCut(text); err == nil {
 			t.Errorf("%q gives %+v", text, got)
 		}
 	}

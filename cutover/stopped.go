@@ -29,7 +29,7 @@ func (w *work) stopped(ctx context.Context) error {
 	if err := w.studyStopped(ctx); err != nil {
 		return err
 	}
-	if err := w.decideGivenUp(); err != nil && w.Options.Yes {
+	if err := w.decideGivenUp(false); err != nil && w.Options.Yes {
 		return err
 	}
 	if !w.state.backfill { // else it was decided
@@ -65,9 +65,12 @@ func (w *work) studyStopped(ctx context.Context) error {
 		if err := t.chooseMarks(w.Options.Marks); err != nil {
 			return err
 		}
-		if err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return t.studyGivenUp(q) }); err != nil {
+		if err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return t.studyGivenUp(q, w.Options.Published) }); err != nil {
 			return err
 		}
+	}
+	if err := w.countBetween(ctx); err != nil {
+		return err
 	}
 	return w.count(ctx)
 }
@@ -77,8 +80,8 @@ func (w *work) selectRows(o *backfill.Options) error {
 	if len(w.tables) > 1 {
 		for i := range w.tables {
 			t := &w.tables[i]
-			if len(t.marks) == 0 || len(w.Options.Marks) > 0 || w.Options.GivenUp == Leave && t.left.givenUp > 0 {
-				return usage("several tables have to be alike: each with one mark that is found, and no row that the publisher gave up and is to be left; configure one table, complete its cutover, and give the others a slot of their own")
+			if len(t.marks) == 0 || len(w.Options.Marks) > 0 || w.Options.GivenUp == Leave && t.left.givenUp > 0 || w.Options.GivenUp == Send && t.left.between > 0 {
+				return usage("several tables have to be alike: each with one mark that is found, no row that the publisher gave up and is to be left, and none with another status that is to be sent; configure one table, complete its cutover, and give the others a slot of their own")
 			}
 		}
 		o.Unpublished = true
@@ -90,6 +93,8 @@ func (w *work) selectRows(o *backfill.Options) error {
 		o.All = true
 	case w.Options.GivenUp == Leave && t.givenUp != "":
 		o.Where = t.marks[0].Where + " AND NOT " + t.givenUp
+	case w.Options.GivenUp == Send && t.left.between > 0:
+		o.Where = t.marks[0].Where + " OR " + t.between
 	default:
 		o.Where = t.marks[0].Where
 	}

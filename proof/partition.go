@@ -3,6 +3,7 @@ package proof
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -32,7 +33,8 @@ type Part interface {
 	Release()
 }
 
-// lockedWait is how long writers of a partition that is locked wait for the slots. The lock itself
+// lockedWait is how long writers of a partition that is locked wait for the slots, and then for the
+// brokers. The lock itself
 // writes WAL, which a quiet server does not flush: after lockedNudge the end of its WAL is moved.
 const (
 	lockedWait  = 5 * time.Second
@@ -71,7 +73,7 @@ func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 	if err != nil {
 		return false, busy(err)
 	}
-	waiting, err := p.kept(ctx, s, slots)
+	waiting, err := p.keptSoon(ctx, s, slots)
 	if err != nil {
 		return false, err
 	}
@@ -79,6 +81,20 @@ func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 		return held, err
 	}
 	return false, s.Remove(ctx)
+}
+
+// keptSoon is kept while writers wait: brokers that do not answer do not hold them up for long.
+func (p *Prover) keptSoon(ctx context.Context, s Looker, slots []Slot) (Waiting, error) {
+	within, cancel := context.WithTimeout(ctx, lockedWait)
+	defer cancel()
+	waiting, err := p.kept(within, s, slots)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		err = &fault.Error{
+			Kind: fault.KindRetry, Reason: fault.ReasonPartitionBusy, Op: "prove rows delivered",
+			Err: fmt.Errorf("the brokers did not answer within %s, and writers of the partition would have to wait", lockedWait), Hint: "it is tried again",
+		}
+	}
+	return waiting, err
 }
 
 // busy is a slot that was not quick enough for writers that wait.

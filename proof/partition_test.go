@@ -62,10 +62,18 @@ type keptRecords struct {
 	part    *part
 	waiting Waiting
 	before  stored.Before
+	silent  bool // the brokers do not answer
 }
 
-func (k *keptRecords) Kept(context.Context, []Slot) (*Kept, error) {
+func (k *keptRecords) Kept(ctx context.Context, _ []Slot) (*Kept, error) {
 	k.part.did = append(k.part.did, "kept")
+	if k.silent {
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(75 * time.Second):
+		}
+	}
 	origin := wal.Origin{SystemID: "1", Timeline: 1}
 	return &Kept{Here: origin, Delivered: map[string]wal.LSN{"a": 1000}, Before: map[string]stored.BeforeSlot{
 		"a": {System: "1", Timeline: 1, Slot: "a", OID: 7, Before: k.before, Point: 1, Positions: stored.Promises},
@@ -109,6 +117,7 @@ func TestRemove_KeepsThePartition(t *testing.T) {
 		"rows before the slot":      {part{}, keptRecords{before: stored.BeforeUnknown}, fault.ReasonBeforeSlotUnknown, false, "fence slots lock fence slots kept release", time.Second},
 		"the slot is behind":        {part{stays: 5}, keptRecords{before: stored.BeforeNone}, fault.ReasonSlotBehind, false, "fence slots nudge slots", defaultWait + time.Second},
 		"it stops behind the lock":  {part{stays: 15}, keptRecords{before: stored.BeforeNone}, fault.ReasonPartitionBusy, false, "fence slots lock fence slots nudge slots release", lockedWait + time.Second},
+		"the brokers are silent":    {part{}, keptRecords{before: stored.BeforeNone, silent: true}, fault.ReasonPartitionBusy, false, "fence slots lock fence slots kept release", lockedWait + time.Second},
 		"its writers go on":         {part{lockFails: &fault.Error{Reason: fault.ReasonPartitionBusy}}, keptRecords{before: stored.BeforeNone}, fault.ReasonPartitionBusy, false, "fence slots lock release", time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -279,8 +279,8 @@ func TestRelay_ADriftTakesBackWhatIsKnownOfTheTable(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLedger()
 				record := func(system, slot string) string {
-					rec := stored.BeforeSlot{System: system, Timeline: 1, Slot: slot, Table: "public.outbox", OID: 5, Before: stored.BeforeNone, Point: 0x64, Positions: stored.Promises, At: time.Unix(1, 0)}
-					key := stored.BeforeSlotKey(system, slot, 5)
+					rec := stored.BeforeSlot{System: system, Timeline: 1, Slot: slot, Table: "public.outbox", OID: outbox.OID, Before: stored.BeforeNone, Point: 0x64, Positions: stored.Promises, At: time.Unix(1, 0)}
+					key := stored.BeforeSlotKey(system, slot, outbox.OID)
 					l.values[key] = rec.Encode()
 					return key
 				}
@@ -326,4 +326,39 @@ func TestRelay_ADriftTakesBackWhatIsKnownOfTheTable(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A relay passes over the rows of a table that its configuration does not have, and the slot with it.
+// So it takes back what is known of them before it confirms anything.
+func TestRelay_TakesBackWhatIsKnownOfATableThatItDoesNotHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		rec := stored.BeforeSlot{System: "7", Timeline: 1, Slot: "s", Before: stored.BeforeSent, Point: 0x64, Positions: stored.Promises, At: time.Unix(1, 0)}
+		known := func(oid uint32) bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			found, err := stored.ParseBeforeSlot(l.values[stored.BeforeSlotKey("7", "s", oid)])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found.Before.Known()
+		}
+		absent := outbox.OID + 1
+		for _, oid := range []uint32{outbox.OID, absent} {
+			rec.OID = oid
+			l.values[stored.BeforeSlotKey("7", "s", oid)] = rec.Encode()
+		}
+		l.failing(&sink.Error{Class: sink.Retry, Reason: "network", Err: errors.New("no broker")})
+		b := guarded(t, l, server)
+		pass(10 * time.Second)
+		if got := server.position(); got >= 120 || !known(absent) {
+			t.Errorf("confirmed %s while it could not be taken back", got)
+		}
+		l.failing(nil)
+		pass(time.Minute)
+		if got := server.position(); got != 120 || known(absent) || !known(outbox.OID) {
+			t.Errorf("confirmed %s; known of the absent table: %t, of the other: %t", got, known(absent), known(outbox.OID))
+		}
+		b.stop(t)
+	})
 }

@@ -177,7 +177,7 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 	if of.index == "" {
 		task.Order = ""
 	}
-	task.Sent = func(ctx context.Context) error { return s.Sent(ctx, &p.Target, f.Survey.OID) }
+	task.Sent = func(ctx context.Context) error { return s.sent(ctx, f, of) }
 	var files exporter
 	if p.Then == Export {
 		files = exporter{found: f, of: of, slots: s.Reader.Slots()}
@@ -190,6 +190,16 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 		done.Oldest = s.oldest(ctx, f, of)
 	}
 	return done, err
+}
+
+// sent looks once more at what decides whether rows are in a stream. A partition that somebody detaches
+// meanwhile is in none from then on, and its rows are no longer the table's.
+func (s *Service) sent(ctx context.Context, f *found, of *leaf) error {
+	err := s.Sent(ctx, &f.policy.Target, f.Survey.OID)
+	if err != nil || of.survey.OID == f.Survey.OID {
+		return err
+	}
+	return s.Sent(ctx, &f.policy.of(of.table).Target, of.survey.OID)
 }
 
 // oldest is the age of the oldest row; that it is not known is no failure.

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -40,9 +41,12 @@ func newBefore(ctx context.Context, s *Setup, ledger *topics.Ledger, origin wal.
 	return b, err
 }
 
-// unknown takes back what was known of a slot. It comes before the slot's first position, and
-// before positions are forgotten.
+// unknown takes back what was known of a slot, or of an earlier one of its name. It comes before the
+// slot's first position, and before positions are forgotten.
 func (b *before) unknown(ctx context.Context, slot string, point wal.LSN) error {
+	if err := promise.TakeBack(ctx, b.ledger, b.origin.SystemID, slot, b.version); err != nil {
+		return err
+	}
 	for _, table := range b.tables {
 		if err := b.write(ctx, slot, point, &table, stored.BeforeUnknown); err != nil {
 			return err

@@ -132,10 +132,10 @@ var arrows = map[string][]string{
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "router/resolve", "router/schemas", "wording"},
 
-	"setup": {"advice", "checkpoint/stored", "config", "deadletter", "deadletter/waiting", "fault", "marks", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "registry", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "router/schemas", "sink", "sink/broker", "sink/letters", "sink/topics", "wording"},
+	"setup": {"advice", "checkpoint/stored", "config", "deadletter", "deadletter/waiting", "fault", "marks", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "registry", "relay", "relay/checkpoints", "relay/promise", "replication/wal", "retention", "router", "router/schemas", "sink", "sink/broker", "sink/letters", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
-	"backfill/handover": {"backfill/progress", "checkpoint/stored", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
+	"backfill/handover": {"backfill/progress", "checkpoint/stored", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/promise", "replication", "replication/wal", "sink/topics"},
 	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "router/resolve", "router/schemas", "selection", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router/record", "router/resolve", "setup", "sink/topics", "wording"},

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -49,6 +50,9 @@ type Table struct {
 	OID     uint32
 	Unknown bool // it has rows from before Point of which nobody knows whether they are delivered
 
+	// As is what Published returned before Point; empty: nobody asked then.
+	As string
+
 	published map[string]string // as catalog.PublishedAs has it
 	ended     uint64            // catalog.EndedBefore the source
 }
@@ -72,10 +76,8 @@ func (h *Copies) Make(ctx context.Context, holder *snapshot.Holder) error {
 		h.OnStep("copied")
 		h.Say(fmt.Sprintf("made slot %q at %s", slot.Name, h.Point))
 	}
-	if h.Ledger != nil {
-		if err := holder.Ask(ctx, h.lookUpPublications); err != nil {
-			return err
-		}
+	if err := holder.Ask(ctx, h.lookUpPublications); err != nil {
+		return err
 	}
 	for i := range h.Slots {
 		if err := h.begins(ctx, h.Settings.OfShard(i, len(h.Slots)), h.Slots[i]); err != nil {
@@ -91,18 +93,39 @@ func (h *Copies) lookUpPublications(q postgres.Querier, version int) error {
 	if err != nil {
 		return postgres.Classify("look at slot "+h.Source, err)
 	}
-	var publications []string
-	for i := range h.Slots {
-		publications = append(publications, h.Settings.OfShard(i, len(h.Slots)).Replication.Publication)
-	}
 	for i := range h.Tables {
 		t := &h.Tables[i]
 		t.ended = ended
-		if t.published, err = catalog.PublishedAs(q, version, t.OID, publications); err != nil {
-			return postgres.Classify("look at publications", err)
+		if t.published, err = publishedAs(q, version, h.Settings.Replication, t.OID); err != nil {
+			return err
 		}
+		if t.As == "" || catalog.Fingerprint(t.published) == t.As {
+			continue
+		}
+		t.Unknown = true
+		h.Warn(fmt.Sprintf("the publication of table %s was changed since %s: rows that were written while it did not have the table are in no stream; find them with `cdc-relay audit`, and send them with `cdc-relay replay`", t.Name, h.Point))
 	}
 	return nil
+}
+
+// Published tells how the publications have a table. What is returned differs after any change of
+// them that concerns the table.
+func Published(ctx context.Context, holder *snapshot.Holder, cfg postgres.Config, table uint32) (as string, err error) {
+	err = holder.Ask(ctx, func(q postgres.Querier, version int) error {
+		published, err := publishedAs(q, version, cfg, table)
+		as = catalog.Fingerprint(published)
+		return err
+	})
+	return as, err
+}
+
+func publishedAs(q postgres.Querier, version int, cfg postgres.Config, table uint32) (map[string]string, error) {
+	var publications []string
+	for _, shard := range cfg.Shards() {
+		publications = append(publications, shard.Publication)
+	}
+	published, err := catalog.PublishedAs(q, version, table, publications)
+	return published, postgres.Classify("look at publications", err)
 }
 
 // setupHolder is who writes a slot's first position, among the holders of a slot.
@@ -117,6 +140,9 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 	writing, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if !slot.Ours {
+		if err := promise.TakeBack(writing, h.Ledger, h.System, slot.Name, h.Settings.Version); err != nil { // of an earlier slot
+			return err
+		}
 		if err := h.before(writing, cfg, stored.BeforeUnknown); err != nil {
 			return err
 		}

@@ -48,6 +48,8 @@ type TableProgress struct {
 	Order []string
 	Shape string // of columns and mapping: see shape
 	Last  Tuple  // place of the last row of the first snapshot; nil: there was none
+
+	Published string // how the publications had the table before the slot: handover.Published; empty: nobody looked
 }
 
 type wireTable struct {
@@ -57,6 +59,8 @@ type wireTable struct {
 	Order []string `json:"order"`
 	Shape string   `json:"shape"`
 	Last  Tuple    `json:"last,omitempty"`
+
+	Published string `json:"published_as,omitempty"`
 }
 
 type wireProgress struct {

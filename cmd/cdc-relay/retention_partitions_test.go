@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sandbox/objects"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -283,4 +285,32 @@ func TestRetention_RefusesPartitionsThatItMayNotRemove(t *testing.T) {
 	db.Exec(t, "DROP TABLE outbox_parts")
 	k.configure(t, "outbox: [{table: public.outbox, retention: {keep: 1h, then: drop_partition, by: published_at}}]\nmaintenance: {in_run: false, wait: 1s}\n")
 	refuses(exitUsage, "by", `is not partitioned by "published_at" alone`)
+}
+
+// A partition that is detached while another one is worked on is the table's no more, and what is
+// written to it from then on is in no stream.
+func TestRetention_LeavesAPartitionAloneThatWasDetachedMeanwhile(t *testing.T) {
+	store, export := bucketStore(t)
+	k := partitioned(t, harness.Postgres(t, "18"), "detach_partition", "")
+	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: export, export: %s}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n", export))
+	k.db.Exec(t, `DO $$ BEGIN EXECUTE format('CREATE TABLE outbox_older PARTITION OF outbox FOR VALUES FROM (%L) TO (%L)', date_trunc('day', now(), 'UTC') - interval '6 days', date_trunc('day', now(), 'UTC') - interval '4 days'); END $$`)
+	const older = `INSERT INTO outbox_older (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('order', 'a', 'OrderPlaced', '{}', date_trunc('day', now(), 'UTC') - interval '5 days')`
+	_, stop := k.streams(t)
+	defer stop()
+	k.old(t, "order", 2)
+	k.db.Exec(t, older)
+	k.arrived(t, 3)
+	var once sync.Once
+	store.Fail(func(r objects.Request) objects.Fault {
+		if r.Op == "PutObject" && strings.Contains(r.Key, "outbox") {
+			once.Do(func() { k.db.Exec(t, "ALTER TABLE outbox DETACH PARTITION outbox_older; "+older) })
+		}
+		return objects.None
+	})
+	invoke(t, k.env, "retention", "--once").want(t, exitRefused, "exported and deleted 2 rows", "public.outbox_older")
+	if left := harness.Query[int64](t, k.db, "SELECT count(*) FROM outbox_older"); left != 2 {
+		t.Errorf("%d rows are left of the partition that was detached, want 2", left)
+	}
+	store.Fail(nil)
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "exported and deleted 0 rows", "")
 }

@@ -2,10 +2,22 @@ package catalog
 
 import (
 	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 )
+
+// Fingerprint is short, and differs where what PublishedAs returned does.
+func Fingerprint(published map[string]string) string {
+	h := fnv.New64a()
+	for _, name := range slices.Sorted(maps.Keys(published)) {
+		fmt.Fprintf(h, "%q %q ", name, published[name])
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
 
 // PublishedAs returns, by publication, the rows of the catalog by which it has a table, each with its
 // identity and its version (oid and xmin). The text differs after any change of the publication

@@ -9,6 +9,10 @@ import (
 	"strconv"
 )
 
+// NotNull is the SQL condition that a column (a, of pg_attribute) has no NULL. From 18 on a NOT NULL
+// that is NOT VALID marks the column as well, and says nothing of the rows that were there before.
+const NotNull = `(a.attnotnull AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint v WHERE v.conrelid = a.attrelid AND v.contype = 'n' AND NOT v.convalidated AND a.attnum = ANY (v.conkey)))`
+
 // TableRow is a table in the catalog.
 type TableRow struct {
 	OID         uint32

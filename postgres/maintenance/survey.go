@@ -191,11 +191,11 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 	row, err := s.session.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence = 'p', (CASE WHEN c.reltuples > 0 AND c.relpages > 0 THEN c.reltuples / c.relpages * pages.n ELSE -1 END)::bigint, current_user,
 			has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_any_column_privilege(c.oid, 'UPDATE'),
 			EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
-				AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND NOT a.attnotnull))
+				AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (i.indkey) AND NOT %[3]s))
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace,
 			LATERAL (SELECT coalesce(pg_catalog.pg_relation_size(c.oid), 0) / current_setting('block_size')::bigint AS n) pages
 		WHERE n.nspname = %[1]s AND c.relname = %[2]s`,
-		postgres.QuoteLiteral(table.Schema), postgres.QuoteLiteral(table.Name)))
+		postgres.QuoteLiteral(table.Schema), postgres.QuoteLiteral(table.Name), catalog.NotNull))
 	if errors.Is(err, postgres.ErrNoRow) {
 		return nil, &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonTableMissing, Op: "look at", Subject: "table " + table.String(), Err: errors.New("it does not exist")}
 	}
@@ -257,9 +257,9 @@ func (s *Surveyor) list(sql string) (list []string, err error) {
 }
 
 func (s *Surveyor) columns(oid uint32) ([]Column, error) {
-	rows, err := s.session.q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attnotnull, coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '')
+	rows, err := s.session.q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', %[2]s, coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '')
 		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-		WHERE a.attrelid = %d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid))
+		WHERE a.attrelid = %[1]d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid, catalog.NotNull))
 	if err != nil {
 		return nil, err
 	}

@@ -4,49 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
-
-// Cut is where a table's rows begin that the stream sends: those that commit before are without a
-// mark and the polling publisher's, later ones have one. The comment of the trigger has it, from
-// the transaction that made the trigger.
-type Cut struct {
-	At     wal.LSN
-	System string // system identifier of the cluster
-	Slot   string // the configured one, without the number of a shard
-	Time   time.Time
-	Off    bool // the trigger is disabled: new rows are the publisher's again
-}
-
-func (c *Cut) String() string {
-	return fmt.Sprintf("cdc-relay cut at %s for %s/%s on %s", c.At, c.System, c.Slot, c.Time.UTC().Format(time.RFC3339))
-}
-
-var cutText = regexp.MustCompile(`^cdc-relay cut at ([0-9A-F]+/[0-9A-F]+) for ([0-9]+)/([a-z0-9_]+) on (\S+)$`)
-
-// ParseCut reads what String gave.
-func ParseCut(text string) (*Cut, error) {
-	m := cutText.FindStringSubmatch(text)
-	if m == nil {
-		return nil, fmt.Errorf("the comment of trigger %s has no position of the cut", postgres.CutoverTrigger)
-	}
-	at, err := wal.ParseLSN(m[1])
-	if err != nil {
-		return nil, err
-	}
-	when, err := time.Parse(time.RFC3339, m[4])
-	if err != nil {
-		return nil, err
-	}
-	return &Cut{At: at, System: m[2], Slot: m[3], Time: when}, nil
-}
 
 // CutTable is a table whose new rows are marked.
 type CutTable struct {
@@ -56,8 +22,8 @@ type CutTable struct {
 }
 
 // ReadCuts reads the cuts of tables; nil: there is no trigger. A trigger that does not fire is an error.
-func ReadCuts(q postgres.Querier, tables []CutTable) ([]*Cut, error) {
-	cuts := make([]*Cut, len(tables))
+func ReadCuts(q postgres.Querier, tables []CutTable) ([]*catalog.Cut, error) {
+	cuts := make([]*catalog.Cut, len(tables))
 	for i, t := range tables {
 		rows, err := q.All(fmt.Sprintf(`SELECT coalesce(pg_catalog.obj_description(oid, 'pg_trigger'), ''), tgenabled FROM pg_catalog.pg_trigger
 			WHERE tgrelid = %d AND tgname = %s AND NOT tgisinternal`, t.OID, postgres.QuoteLiteral(postgres.CutoverTrigger)))
@@ -67,7 +33,7 @@ func ReadCuts(q postgres.Querier, tables []CutTable) ([]*Cut, error) {
 		if len(rows) == 0 {
 			continue
 		}
-		cuts[i], err = ParseCut(rows[0][0].Text)
+		cuts[i], err = catalog.ParseCut(rows[0][0].Text)
 		switch state := rows[0][1].Text; {
 		case err != nil:
 		case state == "D":
@@ -91,8 +57,11 @@ const CutLockTimeout = 2 * time.Second
 
 // Locked is a transaction that keeps writers out of tables. Nothing that it waits for may last.
 type Locked struct {
-	q      postgres.Querier
-	tables []CutTable
+	q       postgres.Querier
+	version int // of the server
+	tables  []CutTable
+
+	publications []string
 }
 
 // LockTables begins one, as the owner of each table. A lock that is not had in time is an error
@@ -102,7 +71,10 @@ func LockTables(ctx context.Context, cfg postgres.Config, tables []CutTable) (*L
 	if err != nil {
 		return nil, err
 	}
-	l := &Locked{q: q, tables: slices.SortedFunc(slices.Values(tables), func(a, b CutTable) int { return int(a.OID) - int(b.OID) })}
+	l := &Locked{q: q, version: server.ServerVersion, tables: slices.SortedFunc(slices.Values(tables), func(a, b CutTable) int { return int(a.OID) - int(b.OID) })}
+	for _, shard := range cfg.Shards() {
+		l.publications = append(l.publications, shard.Publication)
+	}
 	if err = server.CheckDecoding(q); err == nil {
 		err = l.lock()
 	}
@@ -141,15 +113,27 @@ func (l *Locked) Close() { postgres.CloseQuietly(l.q.Conn) }
 // End is the end of the WAL. What was committed to the tables is before it.
 func (l *Locked) End() (wal.LSN, error) { return postgres.WALInserted(l.q) }
 
-// Cut makes the triggers, and commits. When it returns an error nobody knows whether it did.
+// Cut makes the triggers, and commits. When it returns an error nobody knows whether it did. The
+// position is read after the triggers are made: that writes WAL, so that the cut lies behind the
+// beginning of a slot that was made before, also where nobody else writes.
 func (l *Locked) Cut(system, slot string) (wal.LSN, error) {
+	for _, t := range l.tables {
+		if err := l.as(t, triggerSQL(t)); err != nil {
+			return 0, err
+		}
+	}
 	at, err := l.End()
 	if err != nil {
 		return 0, err
 	}
-	cut := &Cut{At: at, System: system, Slot: slot, Time: time.Now()}
+	cut := &catalog.Cut{At: at, System: system, Slot: slot, Time: time.Now()}
 	for _, t := range l.tables {
-		if err := l.as(t, cutSQL(t, cut)); err != nil {
+		published, err := catalog.PublishedAs(l.q, l.version, t.OID, l.publications)
+		if err != nil {
+			return 0, postgres.Classify("look at publications", err)
+		}
+		cut.As = catalog.Fingerprint(published)
+		if err := l.as(t, commentSQL(t, cut)); err != nil {
 			return 0, err
 		}
 	}
@@ -199,14 +183,17 @@ func cutFunction(t CutTable) string {
 	return wal.QuoteIdentifier(t.Table.Schema) + "." + wal.QuoteIdentifier(fmt.Sprintf("%s_%d", postgres.CutoverTrigger, t.OID))
 }
 
-// cutSQL has the trigger fire for inserts of an apply worker too.
-func cutSQL(t CutTable, cut *Cut) string {
+// triggerSQL has the trigger fire for inserts of an apply worker too.
+func triggerSQL(t CutTable) string {
 	table, function := t.Table.SQL(), cutFunction(t)
 	return fmt.Sprintf(`CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS %[2]s;
 CREATE TRIGGER %[3]s BEFORE INSERT ON %[4]s FOR EACH ROW EXECUTE FUNCTION %[1]s();
-ALTER TABLE %[4]s ENABLE ALWAYS TRIGGER %[3]s;
-COMMENT ON TRIGGER %[3]s ON %[4]s IS %[5]s`,
-		function, postgres.QuoteLiteral("BEGIN "+strings.Join(t.Set, "; ")+"; RETURN NEW; END"), postgres.CutoverTrigger, table, postgres.QuoteLiteral(cut.String()))
+ALTER TABLE %[4]s ENABLE ALWAYS TRIGGER %[3]s`,
+		function, postgres.QuoteLiteral("BEGIN "+strings.Join(t.Set, "; ")+"; RETURN NEW; END"), postgres.CutoverTrigger, table)
+}
+
+func commentSQL(t CutTable, cut *catalog.Cut) string {
+	return fmt.Sprintf("COMMENT ON TRIGGER %s ON %s IS %s", postgres.CutoverTrigger, t.Table.SQL(), postgres.QuoteLiteral(cut.String()))
 }
 
 // UncutSQL drops the trigger of a table, unless an interrupted call did.

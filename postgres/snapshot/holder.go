@@ -293,12 +293,12 @@ func (t *Table) Filter() string { return t.filter }
 // readShape reads what an order can be made of.
 func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 	op := "look at the columns of table " + t.Name.String()
-	rows, err := q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), NOT a.attnotnull,
+	rows, err := q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), NOT %[2]s,
 			a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%%', false), coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), ''), a.attnum,
 			coalesce((SELECT pg_catalog.format('%%I.%%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE c.oid = a.attcollation AND c.oid <> t.typcollation), '')
 		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-		WHERE a.attrelid = %d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, t.OID))
+		WHERE a.attrelid = %[1]d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, t.OID, catalog.NotNull))
 	if err != nil {
 		return s, postgres.Classify(op, err)
 	}
@@ -310,10 +310,10 @@ func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 	// An index whose check is put off lets equal rows be seen; one with NULLs has equal ones.
 	rows, err = q.All(fmt.Sprintf(`SELECT i.indexrelid, k.attnum FROM pg_catalog.pg_index i,
 			LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, n)
-		WHERE i.indrelid = %d AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND k.n <= i.indnkeyatts
+		WHERE i.indrelid = %[1]d AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND k.n <= i.indnkeyatts
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a, unnest(i.indkey::int2[]) WITH ORDINALITY m(attnum, n)
-				WHERE m.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = m.attnum AND NOT a.attnotnull)
-		ORDER BY i.indisprimary DESC, i.indnkeyatts, i.indexrelid, k.n`, t.OID))
+				WHERE m.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = m.attnum AND NOT %[2]s)
+		ORDER BY i.indisprimary DESC, i.indnkeyatts, i.indexrelid, k.n`, t.OID, catalog.NotNull))
 	if err != nil {
 		return s, postgres.Classify(op, err)
 	}

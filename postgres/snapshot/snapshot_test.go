@@ -283,3 +283,33 @@ func TestWithin_ComparesByTheColumnsCollation(t *testing.T) {
 		}
 	}
 }
+
+// A NOT NULL that is not validated (18) leaves the NULLs that were there: they come first, and a
+// reading goes on behind each of them.
+func TestRead_GoesOnBehindNULLsOfAConstraintThatIsNotValid(t *testing.T) {
+	db := harness.Postgres(t, "18")
+	db.Exec(t, `CREATE TABLE events (id bigint PRIMARY KEY, created_at timestamptz); INSERT INTO events SELECT n, CASE WHEN n % 3 > 0 THEN now() END FROM generate_series(1, 9) n;
+		ALTER TABLE events ADD CONSTRAINT dated NOT NULL created_at NOT VALID`)
+	h, err := OpenToRead(t.Context(), postgres.Config{URL: db.URL, Slot: "events", Publication: "events", Tables: []wal.Table{{Schema: "public", Name: "events"}}}, "audit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	table, _, err := h.Describe(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Begin(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	s := &Selection{Table: table}
+	if s.Order, err = table.Shape.Choose(nil); err != nil {
+		t.Fatal(err)
+	}
+	all, places := read(t, h, s, nil, nil)
+	for i, at := range places {
+		if got, _ := read(t, h, s, at, places[len(places)-1]); !slices.Equal(got, all[i+1:]) {
+			t.Errorf("behind row %s of %v come %v", all[i], all, got)
+		}
+	}
+}

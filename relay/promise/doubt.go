@@ -2,9 +2,11 @@ package promise
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/rs/zerolog"
 )
 
@@ -14,7 +16,23 @@ const doubtPatience = 5 * time.Second
 // Doubts are what a relay writes when a change of publication or table left rows out of the
 // stream: the slot's position is ahead of them, and nobody may take a row of the slot's tables for
 // delivered until a person says so (stored.BeforeDeclared).
-type Doubts struct{ written bool }
+type Doubts struct{ written, looked bool }
+
+// Absent takes back, once, what is known of the rows of tables that are not among those that a relay
+// streams: it passes over their rows, and the slot with it. Nothing may be confirmed before that. It takes no
+// longer than limit.
+func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, tables []*wal.Relation) error {
+	if ledger == nil || d.looked {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := takeBack(ctx, ledger, system, slot, version, func(rec *stored.BeforeSlot) bool {
+		return !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return t.OID == rec.OID })
+	})
+	d.looked = err == nil
+	return err
+}
 
 // Write takes back what is known of the rows of a slot, once, also after a stop was asked for.
 // Without a ledger nothing is known.
@@ -24,21 +42,27 @@ func (d *Doubts) Write(ctx context.Context, ledger Ledger, system, slot, version
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doubtPatience)
 	defer cancel()
-	if err := doubt(ctx, ledger, system, slot, version); err != nil {
+	if err := TakeBack(ctx, ledger, system, slot, version); err != nil {
 		log.Error().Err(err).Msg("cannot record in the checkpoint topic that rows may be missing from the stream: do not run `cdc-relay retention` or `cdc-relay mark`, and set maintenance.in_run: false")
 		return
 	}
 	d.written = true
 }
 
-func doubt(ctx context.Context, ledger Ledger, system, slot, version string) error {
+// TakeBack takes back what is known of the rows of a slot, in all tables, also in those that the
+// configuration does not have any more.
+func TakeBack(ctx context.Context, ledger Ledger, system, slot, version string) error {
+	return takeBack(ctx, ledger, system, slot, version, func(*stored.BeforeSlot) bool { return true })
+}
+
+func takeBack(ctx context.Context, ledger Ledger, system, slot, version string, of func(*stored.BeforeSlot) bool) error {
 	known, err := ledger.Read(ctx, stored.BeforeSlotSuffix(system, slot))
 	if err != nil {
 		return err
 	}
 	for key, value := range known {
 		rec, err := stored.ParseBeforeSlot(value)
-		if err != nil || !rec.Before.Known() {
+		if err != nil || !rec.Before.Known() || !of(&rec) {
 			continue // nobody relies on it
 		}
 		rec.Before, rec.At, rec.Relay = stored.BeforeUnknown, time.Now(), version

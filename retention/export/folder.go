@@ -53,7 +53,7 @@ func (f *Folder) Write(_ context.Context, s Slice, header *Header, each func(row
 			return before, 0, f.sync(folder) // of a run that came no further
 		}
 	}
-	if err := os.Rename(made, path); err != nil {
+	if err := giveName(made, path); err != nil {
 		return "", 0, err
 	}
 	if err := f.sync(folder); err != nil {
@@ -71,6 +71,22 @@ func (f *Folder) Write(_ context.Context, s Slice, header *Header, each func(row
 		return "", 0, err
 	}
 	return path, info.Size(), nil
+}
+
+// giveName gives a file its name unless there is one of that name: another database may have a table of the
+// same name and the same directory, and a process that was given up for dead may go on.
+func giveName(made, path string) error {
+	err := os.Link(made, path)
+	switch {
+	case err == nil:
+		return os.Remove(made)
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s appeared while its rows were on the way: %w", path, fs.ErrExist)
+	}
+	if _, there := os.Lstat(path); !errors.Is(there, fs.ErrNotExist) { // a file system without links
+		return fmt.Errorf("%s appeared while its rows were on the way: %w", path, fs.ErrExist)
+	}
+	return os.Rename(made, path)
 }
 
 // makeFolder makes a folder and those above it; each of them is on the disk.

@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -141,5 +142,24 @@ func TestFolder_StaysBelowItsRoot(t *testing.T) {
 		if got := folderName(table); got != want {
 			t.Errorf("%s: %s, want %s", table, got, want)
 		}
+	}
+}
+
+// Another database may write files of a table with the same name: the one that was first stays.
+func TestFolder_LeavesAFileThatAppearedMeanwhile(t *testing.T) {
+	t.Parallel()
+	f := folder(t)
+	path := filepath.Join(f.root, "public.outbox/2026/11/25/07-0.ndjson.zst")
+	_, _, err := f.Write(t.Context(), slice, &Header{Columns: []Column{{"id", "text"}}}, func(row func([]Value) error) error {
+		if err := os.WriteFile(path, []byte("of another"), 0o600); err != nil {
+			return err
+		}
+		return row([]Value{text("a")})
+	})
+	if there, _ := os.ReadFile(path); string(there) != "of another" || !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the file holds %q, %v", there, err)
+	}
+	if got := write(t, f, text("a")); !strings.HasSuffix(got, "07-1.ndjson.zst") {
+		t.Error(got)
 	}
 }
