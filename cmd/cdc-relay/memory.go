@@ -12,12 +12,7 @@ import (
 // limitMemory tells the garbage collector about the container's limit, and gives what the heap may
 // take of it, or zero. GOMEMLIMIT in the environment wins; without any limit nothing changes.
 func limitMemory(container memlimit.Provider) int64 {
-	// Most of the memory is records in flight, which live in reused arrays: there
-	// is little to collect, so collecting it five times as often costs next to
-	// nothing and saves most of the room that garbage may take.
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(20)
-	}
+	collectAt(50) // a backfill then needs 59 MB instead of 72, at 0.7 of COPY's rate as before; with 20 it has 0.6
 	if os.Getenv("GOMEMLIMIT") == "" {
 		_ = os.Unsetenv("GOMEMLIMIT") // empty is no limit, but would count as one that was set
 	}
@@ -30,4 +25,16 @@ func limitMemory(container memlimit.Provider) int64 {
 		return 0
 	}
 	return limit
+}
+
+// collectForRun is for run. Most of its memory is records in flight, which live in reused arrays:
+// there is little to collect, so collecting it five times as often costs next to nothing and saves
+// most of the room that garbage may take.
+func collectForRun() { collectAt(20) }
+
+// collectAt sets by how many percent the heap may grow; GOGC in the environment wins.
+func collectAt(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
 }

@@ -223,6 +223,7 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 	if !a.textLog(cfg.Log) {
 		a.jsonLog = &log
 	}
+	collectForRun()
 	if a.memoryLimit > 0 {
 		log.Debug().Str("limit", fmt.Sprintf("%d MiB", a.memoryLimit>>20)).Msg("memory limit taken from the cgroup")
 	}
