@@ -102,7 +102,7 @@ func measure(ctx context.Context, o options, chosen []suite) (found *Results, fa
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{options: o, dir: dir, results: &Results{Started: time.Now().UTC().Format(time.RFC3339)}, missing: map[string]string{}, lacking: map[string]error{}}
+	b := &bench{options: o, dir: dir, results: &Results{Started: time.Now().UTC().Format(time.RFC3339)}, missing: map[string]string{}, warmed: map[string]bool{}, lacking: map[string]error{}}
 	if err := b.findRelay(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -34,8 +34,8 @@ type bench struct {
 	converter string            // plugin.path of Debezium's contestant with a registry
 	registry  *sandbox.Registry // its own
 
-	warmed   bool // a drain has warmed the broker
-	followed bool // somebody's small records have passed through the broker for a while
+	warmed   map[string]bool // by contestant: its drains have warmed the broker
+	followed bool            // somebody's small records have passed through the broker for a while
 
 	results *Results
 	slots   int               // that were made so far
