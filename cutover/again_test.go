@@ -94,6 +94,33 @@ func TestCutover_KnowsASlotThatItDidNotMake(t *testing.T) {
 	}
 }
 
+// After `setup --before-slot delivered`, which the cutover itself advises, the record has a later beginning.
+func TestCutover_DoesNotAskAgainForRowsThatWereDeclared(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byTime, keeps(t, "at_least_once")...)
+	options := markNew
+	options.Settle = 0
+	s.must(t, options)
+	rec, err := stored.ParseBeforeSlot([]byte(s.before(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	for known, asks := range map[stored.Before]bool{stored.BeforeUnknown: true, stored.BeforeDeclared: false} {
+		rec.Before, rec.Point = known, rec.Point+1
+		if err := ledger.Write(t.Context(), stored.BeforeSlotKey(rec.System, rec.Slot, rec.OID), rec.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		if text := s.must(t, options); strings.Contains(text, "nothing shows that the cutover made slot") != asks {
+			t.Errorf("%s: %s", known, text)
+		}
+	}
+}
+
 // A row that is written while the publication does not have the table is in no stream, and marked.
 func TestCutover_SaysThatThePublicationWasChangedMeanwhile(t *testing.T) {
 	t.Parallel()
