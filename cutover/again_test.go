@@ -121,6 +121,19 @@ func TestCutover_DoesNotAskAgainForRowsThatWereDeclared(t *testing.T) {
 	}
 }
 
+// A complete cutover needs the brokers for one warning, and says without them how the trigger goes.
+func TestCutover_SaysWithoutItsRecordsThatItIsComplete(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byTime, keeps(t, "at_least_once")...)
+	options := markNew
+	options.Settle = 0
+	s.must(t, options)
+	s.settings.CheckpointTopic = harness.Unique(t, "gone")
+	if text := s.must(t, options); !strings.Contains(text, "cannot be told") || !strings.Contains(text, "DROP TRIGGER") {
+		t.Error(text)
+	}
+}
+
 // A row that is written while the publication does not have the table is in no stream, and marked.
 func TestCutover_SaysThatThePublicationWasChangedMeanwhile(t *testing.T) {
 	t.Parallel()
