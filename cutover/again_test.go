@@ -186,6 +186,20 @@ func TestCutover_AsksForRowsWithAnotherStatus(t *testing.T) {
 	}
 }
 
+// A status of published rows may have any name. Rows with one that is not known are not sent again by mistake.
+func TestCutover_IsToldTheStatusOfPublishedRows(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byStatus)
+	s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload, status) VALUES ('a', 'a', 'a', '1', 'ON_ITS_WAY'), ('a', 'b', 'a', '2', 'PENDING')")
+	options := Options{Mode: Stopped, Yes: true}
+	s.refused(t, options, "name their status with --published")
+	options.Published = "ON_ITS_WAY"
+	s.must(t, options)
+	if n := len(s.committed(t)); n != 1 {
+		t.Errorf("%d records, want that of the row that was not published", n)
+	}
+}
+
 // On a server that writes nothing else the cut lies behind the slot's beginning as well, by which the
 // next call knows that the publisher has still to send what was there before.
 func TestCutover_WaitsForThePublisherOnAQuietServer(t *testing.T) {

@@ -122,17 +122,19 @@ func (w *work) decideGivenUp(atWork bool) error {
 	for i := range w.tables {
 		t := &w.tables[i]
 		var which []string
+		published := ""
 		if t.left.givenUp > 0 {
 			which = append(which, t.marks[0].Where+" AND "+t.givenUp)
 		}
 		if t.left.between > 0 && !atWork {
 			which = append(which, t.between)
+			published = "if they are published, name their status with --published; else "
 		}
 		if len(which) == 0 {
 			continue
 		}
 		return undecided(fault.ReasonGivenUp, fmt.Errorf("table %s has %s", t.Name, t.left),
-			fmt.Sprintf("look at them: SELECT … WHERE %s; then have the publisher try them again, or add %s, and run the command again", strings.Join(which, " OR "), map[bool]string{true: "--given-up send or --given-up leave", false: "--given-up leave"}[w.Options.Mode == Stopped]))
+			fmt.Sprintf("look at them: SELECT … WHERE %s; then %shave the publisher try them again, or add %s, and run the command again", strings.Join(which, " OR "), published, map[bool]string{true: "--given-up send or --given-up leave", false: "--given-up leave"}[w.Options.Mode == Stopped]))
 	}
 	return nil
 }
