@@ -113,8 +113,8 @@ func (w *work) farewell() []string {
 	return lines
 }
 
-// decideGivenUp refuses rows that the publisher may have given up, until a flag decides about them. A
-// publisher at work has claimed rows all the time: of these it is asked once it should have none.
+// decideGivenUp refuses rows that the publisher may have given up, until a flag decides about them. Rows
+// with another status count once no publisher is at work: until then they may be those that it has claimed.
 func (w *work) decideGivenUp(atWork bool) error {
 	if w.Options.GivenUp != Unsaid {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// limitMemory tells the garbage collector about the container's limit, and gives what the heap may
-// take of it, or zero. GOMEMLIMIT in the environment wins; without any limit nothing changes.
+// limitMemory tells the garbage collector about the container's limit, and returns how much of it Go's
+// memory may take; zero without a limit. GOMEMLIMIT in the environment wins; without any limit nothing changes.
 func limitMemory(container memlimit.Provider) int64 {
 	// Most of the memory is records in flight, which live in reused arrays: there
 	// is little to collect, so collecting it five times as often costs next to
