@@ -94,6 +94,46 @@ func TestCutover_KnowsASlotThatItDidNotMake(t *testing.T) {
 	}
 }
 
+// After `setup --before-slot delivered`, which the cutover itself advises, the record has a later beginning.
+func TestCutover_DoesNotAskAgainForRowsThatWereDeclared(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byTime, keeps(t, "at_least_once")...)
+	options := markNew
+	options.Settle = 0
+	s.must(t, options)
+	rec, err := stored.ParseBeforeSlot([]byte(s.before(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	for known, asks := range map[stored.Before]bool{stored.BeforeUnknown: true, stored.BeforeDeclared: false} {
+		rec.Before, rec.Point = known, rec.Point+1
+		if err := ledger.Write(t.Context(), stored.BeforeSlotKey(rec.System, rec.Slot, rec.OID), rec.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		if text := s.must(t, options); strings.Contains(text, "nothing shows that the cutover made slot") != asks {
+			t.Errorf("%s: %s", known, text)
+		}
+	}
+}
+
+// A complete cutover needs the brokers for one warning, and says without them how the trigger goes.
+func TestCutover_SaysWithoutItsRecordsThatItIsComplete(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byTime, keeps(t, "at_least_once")...)
+	options := markNew
+	options.Settle = 0
+	s.must(t, options)
+	s.settings.CheckpointTopic = harness.Unique(t, "gone")
+	if text := s.must(t, options); !strings.Contains(text, "cannot be told") || !strings.Contains(text, "DROP TRIGGER") {
+		t.Error(text)
+	}
+}
+
 // A row that is written while the publication does not have the table is in no stream, and marked.
 func TestCutover_SaysThatThePublicationWasChangedMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -143,6 +183,20 @@ func TestCutover_AsksForRowsWithAnotherStatus(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A status of published rows may have any name. Rows with one that is not known are not sent again by mistake.
+func TestCutover_IsToldTheStatusOfPublishedRows(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byStatus)
+	s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload, status) VALUES ('a', 'a', 'a', '1', 'ON_ITS_WAY'), ('a', 'b', 'a', '2', 'PENDING')")
+	options := Options{Mode: Stopped, Yes: true}
+	s.refused(t, options, "name their status with --published")
+	options.Published = "ON_ITS_WAY"
+	s.must(t, options)
+	if n := len(s.committed(t)); n != 1 {
+		t.Errorf("%d records, want that of the row that was not published", n)
 	}
 }
 

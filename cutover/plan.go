@@ -113,8 +113,8 @@ func (w *work) farewell() []string {
 	return lines
 }
 
-// decideGivenUp refuses rows that the publisher may have given up, until a flag decides about them. A
-// publisher at work has claimed rows all the time: of these it is asked once it should have none.
+// decideGivenUp refuses rows that the publisher may have given up, until a flag decides about them. Rows
+// with another status count once no publisher is at work: until then they may be those that it has claimed.
 func (w *work) decideGivenUp(atWork bool) error {
 	if w.Options.GivenUp != Unsaid {
 		return nil
@@ -122,17 +122,19 @@ func (w *work) decideGivenUp(atWork bool) error {
 	for i := range w.tables {
 		t := &w.tables[i]
 		var which []string
+		published := ""
 		if t.left.givenUp > 0 {
 			which = append(which, t.marks[0].Where+" AND "+t.givenUp)
 		}
 		if t.left.between > 0 && !atWork {
 			which = append(which, t.between)
+			published = "if they are published, name their status with --published; else "
 		}
 		if len(which) == 0 {
 			continue
 		}
 		return undecided(fault.ReasonGivenUp, fmt.Errorf("table %s has %s", t.Name, t.left),
-			fmt.Sprintf("look at them: SELECT … WHERE %s; then have the publisher try them again, or add %s, and run the command again", strings.Join(which, " OR "), map[bool]string{true: "--given-up send or --given-up leave", false: "--given-up leave"}[w.Options.Mode == Stopped]))
+			fmt.Sprintf("look at them: SELECT … WHERE %s; then %shave the publisher try them again, or add %s, and run the command again", strings.Join(which, " OR "), published, map[bool]string{true: "--given-up send or --given-up leave", false: "--given-up leave"}[w.Options.Mode == Stopped]))
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ type Part interface {
 }
 
 // lockedWait is how long writers of a partition that is locked wait for the slots, and then for the
-// brokers. The lock itself
-// writes WAL, which a quiet server does not flush: after lockedNudge the end of its WAL is moved.
+// brokers. The lock itself writes WAL, which a quiet server does not flush: after lockedNudge the end
+// of its WAL is moved.
 const (
 	lockedWait  = 5 * time.Second
 	lockedPoll  = 20 * time.Millisecond

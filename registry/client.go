@@ -129,9 +129,8 @@ func (c *Client) Known(ctx context.Context, id uint32) (encode.Kind, bool, error
 	return kind, kind != "", nil
 }
 
-// once looks something up once for all that ask meanwhile, if they share the answer, and not at all
-// where the answer is kept. Who asks for the
-// latest version needs one from now on, and not one that was on its way already.
+// once gives an answer that is kept, or looks it up, once for all that ask meanwhile if they share the
+// answer. Who asks for the latest version needs one from now on, and not one that was on its way already.
 func (c *Client) once(ctx context.Context, key string, share bool, look func(context.Context, *sr.Client) (any, error)) (any, error) {
 	c.mu.Lock()
 	if s := c.pinned[key]; s != nil {

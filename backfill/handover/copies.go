@@ -207,12 +207,24 @@ func (h *Copies) before(ctx context.Context, cfg relay.Config, known stored.Befo
 // WroteBefore reports whether a slot's record of the rows before it, in any of the tables, has
 // this beginning.
 func WroteBefore(ctx context.Context, ledger *topics.Ledger, system, slot string, tables []uint32, point wal.LSN) (bool, error) {
+	return anyBefore(ctx, ledger, system, slot, tables, func(rec *stored.BeforeSlot) bool { return rec.Point == point })
+}
+
+// WroteOrDeclared reports the same, or that somebody has declared the rows before the slot delivered,
+// which writes a later beginning.
+func WroteOrDeclared(ctx context.Context, ledger *topics.Ledger, system, slot string, tables []uint32, point wal.LSN) (bool, error) {
+	return anyBefore(ctx, ledger, system, slot, tables, func(rec *stored.BeforeSlot) bool {
+		return rec.Point == point || rec.Before == stored.BeforeDeclared
+	})
+}
+
+func anyBefore(ctx context.Context, ledger *topics.Ledger, system, slot string, tables []uint32, is func(*stored.BeforeSlot) bool) (bool, error) {
 	for _, oid := range tables {
 		value, err := ledger.Committed(ctx, stored.BeforeSlotKey(system, slot, oid))
 		if err != nil {
 			return false, err
 		}
-		if rec, err := stored.ParseBeforeSlot(value); value != nil && err == nil && rec.Point == point {
+		if rec, err := stored.ParseBeforeSlot(value); value != nil && err == nil && is(&rec) {
 			return true, nil
 		}
 	}

@@ -52,8 +52,8 @@ func Drop(ctx context.Context, holder *snapshot.Holder, name string) error {
 	})
 }
 
-// ReadSlots reads slots, of which the first is a command's own. Who has the lock of that command waits until it is
-// free: the server may not have ended the connection of an earlier call.
+// ReadSlots reads slots, of which the first is a command's own. locked: the caller has the command's lock, so
+// whoever still uses that slot is an earlier call whose connection the server has not ended; it is waited for.
 func ReadSlots(ctx context.Context, holder *snapshot.Holder, locked bool, names ...string) (slots []provision.SlotState, err error) {
 	for deadline := time.Now().Add(dropPatience); ; {
 		err = holder.Ask(ctx, func(q postgres.Querier, version int) (err error) {

@@ -59,7 +59,7 @@ type process struct {
 	stdout, stderr io.Writer
 	env            []string
 	hurry          <-chan struct{} // closed by the second stop signal; nil never is
-	memoryLimit    int64           // of the heap in bytes, from the container; zero: none
+	memoryLimit    int64           // in bytes, from the container; zero: none
 }
 
 // onSignals gives a context that the first SIGTERM, SIGINT or SIGHUP ends and a

@@ -9,8 +9,8 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// limitMemory tells the garbage collector about the container's limit, and gives what the heap may
-// take of it, or zero. GOMEMLIMIT in the environment wins; without any limit nothing changes.
+// limitMemory tells the garbage collector about the container's limit, and returns how much of it Go's
+// memory may take; zero without a limit. GOMEMLIMIT in the environment wins; without any limit nothing changes.
 func limitMemory(container memlimit.Provider) int64 {
 	collectAt(50) // a backfill then needs 59 MB instead of 72, at 0.7 of COPY's rate as before; with 20 it has 0.6
 	if os.Getenv("GOMEMLIMIT") == "" {

@@ -127,7 +127,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 }
 
-// session is Run until ctx ends, or something ends it that a new client, or a person, has to deal with.
+// session consumes until ctx ends, or until it meets something that takes a new client or a person.
 func (c *Consumer) session(ctx context.Context) error {
 	taking, again := context.WithCancel(ctx)
 	defer again()

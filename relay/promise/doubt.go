@@ -18,9 +18,9 @@ const doubtPatience = 5 * time.Second
 // delivered until a person says so (stored.BeforeDeclared).
 type Doubts struct{ written, looked bool }
 
-// Absent takes back, once, what is known of the rows of tables that are not among those that a relay
-// streams: it passes over their rows, and the slot with it. Nothing may be confirmed before that. It takes no
-// longer than limit.
+// Absent takes back, once, what is known of the rows of all tables but those that the relay streams: the
+// slot moves past their rows, and nobody sends them. Nothing may be confirmed before that. It takes no longer
+// than limit.
 func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, tables []*wal.Relation) error {
 	if ledger == nil || d.looked {
 		return nil
