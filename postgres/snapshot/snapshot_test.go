@@ -249,23 +249,7 @@ func TestWithin_ComparesByTheColumnsCollation(t *testing.T) {
 	db := harness.Postgres(t)
 	for _, collation := range []string{"C", "en-x-icu"} { // the database has one of the two at most
 		db.Exec(t, `DROP TABLE IF EXISTS words; CREATE TABLE words (id text COLLATE "`+collation+`" PRIMARY KEY); INSERT INTO words VALUES ('a'), ('B'), ('c')`)
-		cfg := postgres.Config{URL: db.URL, Slot: "words", Publication: "words", Tables: []wal.Table{{Schema: "public", Name: "words"}}}
-		h, err := OpenToRead(t.Context(), cfg, "audit")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer h.Close()
-		table, _, err := h.Describe(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := h.Begin(t.Context(), ""); err != nil {
-			t.Fatal(err)
-		}
-		s := &Selection{Table: table}
-		if s.Order, err = table.Shape.Choose(nil); err != nil {
-			t.Fatal(err)
-		}
+		h, s := chosen(t, db, "words")
 		ids, places := read(t, h, s, nil, nil)
 		r, err := h.Reader(t.Context())
 		if err != nil {
@@ -284,17 +268,14 @@ func TestWithin_ComparesByTheColumnsCollation(t *testing.T) {
 	}
 }
 
-// A NOT NULL that is not validated (18) leaves the NULLs that were there: they come first, and a
-// reading goes on behind each of them.
-func TestRead_GoesOnBehindNULLsOfAConstraintThatIsNotValid(t *testing.T) {
-	db := harness.Postgres(t, "18")
-	db.Exec(t, `CREATE TABLE events (id bigint PRIMARY KEY, created_at timestamptz); INSERT INTO events SELECT n, CASE WHEN n % 3 > 0 THEN now() END FROM generate_series(1, 9) n;
-		ALTER TABLE events ADD CONSTRAINT dated NOT NULL created_at NOT VALID`)
-	h, err := OpenToRead(t.Context(), postgres.Config{URL: db.URL, Slot: "events", Publication: "events", Tables: []wal.Table{{Schema: "public", Name: "events"}}}, "audit")
+// chosen begins a snapshot, and chooses the order in which the rows of a table are read.
+func chosen(t *testing.T, db *harness.Database, name string) (*Holder, *Selection) {
+	t.Helper()
+	h, err := OpenToRead(t.Context(), postgres.Config{URL: db.URL, Slot: name, Publication: name, Tables: []wal.Table{{Schema: "public", Name: name}}}, "audit")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	t.Cleanup(h.Close)
 	table, _, err := h.Describe(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -306,6 +287,16 @@ func TestRead_GoesOnBehindNULLsOfAConstraintThatIsNotValid(t *testing.T) {
 	if s.Order, err = table.Shape.Choose(nil); err != nil {
 		t.Fatal(err)
 	}
+	return h, s
+}
+
+// A NOT NULL that is not validated (18) leaves the NULLs that were there: they come first, and a
+// reading goes on behind each of them.
+func TestRead_GoesOnBehindNULLsOfAConstraintThatIsNotValid(t *testing.T) {
+	db := harness.Postgres(t, "18")
+	db.Exec(t, `CREATE TABLE events (id bigint PRIMARY KEY, created_at timestamptz); INSERT INTO events SELECT n, CASE WHEN n % 3 > 0 THEN now() END FROM generate_series(1, 9) n;
+		ALTER TABLE events ADD CONSTRAINT dated NOT NULL created_at NOT VALID`)
+	h, s := chosen(t, db, "events")
 	all, places := read(t, h, s, nil, nil)
 	for i, at := range places {
 		if got, _ := read(t, h, s, at, places[len(places)-1]); !slices.Equal(got, all[i+1:]) {
