@@ -50,7 +50,7 @@ func compile(schema string) statements {
 		begin: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at, starts, topic_id) VALUES ($1, $2, $3, $4, least($5::timestamptz, now()), 1, $6::uuid)" +
 			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET starts = p.starts + coalesce((p.topic_id = excluded.topic_id)::int, 1), topic_id = coalesce(p.topic_id, excluded.topic_id)" +
 			" RETURNING starts, next, topic_id",
-		move:   "UPDATE " + table + " SET next = $5, at = greatest(at, $6), starts = 0" + one + " AND next = $4" + " AND (topic_id = $7::uuid OR $7::uuid IS NULL)",
+		move:   "UPDATE " + table + " SET next = $5, at = greatest(at, $6), starts = 0" + one + " AND next = $4 AND (topic_id = $7::uuid OR $7::uuid IS NULL)",
 		oldest: "SELECT min(least(at, now())) FROM " + table + " WHERE consumer = $1",
 		there:  "SELECT " + has("$2", "$3", "$4", "$5::timestamptz", "$6"),
 		try: "INSERT INTO " + attempts + " AS a (consumer, topic, partition, record, n) VALUES ($1, $2, $3, $4, 1)" +

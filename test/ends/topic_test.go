@@ -82,7 +82,8 @@ func (s *shop) newTopic(t *testing.T) {
 }
 
 // The topic is deleted and created again, and has more records than were handled of the former one.
-// None of them counts as handled: the consumer stops, and does what it is told then.
+// The consumer stops before it handles any of them. It handles all once a person has said that the
+// topic is new.
 func TestTopic_CreatedAgainIsNotReadOnInSilence(t *testing.T) {
 	t.Parallel()
 	harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {

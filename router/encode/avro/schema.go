@@ -237,7 +237,7 @@ func (c *Compiler) record(t *avroType, fields []any, space string, depth int) er
 			if c.defaults += len(made); err == nil && c.defaults > maxDefaults {
 				err = errLarge
 			}
-			if c.tries > maxTries { // each branch then says that the default is not of its type
+			if c.tries > maxTries { // err names a wrong type then, because no further branch was tried
 				err = errTries
 			}
 			if err != nil {
