@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -108,6 +109,9 @@ func (k *Sink) Send(ctx context.Context, records []record.Record, done func(erro
 // until it is answered.
 func (k *Sink) produce(f *inFlightBatch) error {
 	c := k.client.Load()
+	if err := k.begin(f.ctx, c); err != nil {
+		return err
+	}
 	for len(f.rest) > 0 {
 		todo, loading := f.rest, map[string]*recordContext(nil)
 		f.rest, f.now = f.rest[:0], k.now().UnixNano()
@@ -152,6 +156,47 @@ func (k *Sink) produce(f *inFlightBatch) error {
 	return nil
 }
 
+// begin has a new client get its producer id, or waits until the sink halts. A client that was refused one
+// keeps to that and is replaced.
+func (k *Sink) begin(ctx context.Context, c *client) error {
+	if c.begun {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var known bool
+	asked := make(chan error, 1)
+	go func() {
+		var err error
+		known, err = broker.AskProducerID(ctx, c.Client)
+		asked <- err
+	}()
+	k.awaiting.Store(true)
+	defer k.awaiting.Store(false)
+	for !k.halted.Load() {
+		select {
+		case err := <-asked:
+			c.begun = known
+			switch {
+			case ctx.Err() != nil:
+				return interrupted(ctx)
+			case err != nil && failedWithSink(err):
+				return k.held()
+			case err != nil:
+				k.mu.Lock()
+				k.broken.replace = true
+				k.mu.Unlock()
+				k.halt(true)
+			}
+			return err
+		case <-k.placed:
+		case <-ctx.Done():
+			return interrupted(ctx)
+		}
+	}
+	return nil
+}
+
 // await waits until each record has a partition or an outcome. It has neither while
 // its topic is not loaded.
 func (k *Sink) await(ctx context.Context, loading map[string]*recordContext) error {
@@ -172,7 +217,7 @@ func (k *Sink) await(ctx context.Context, loading map[string]*recordContext) err
 	return nil
 }
 
-// arrived wakes Send if it waits for records.
+// arrived wakes Send if it waits.
 func (k *Sink) arrived() {
 	if k.awaiting.Load() {
 		select {
@@ -234,6 +279,7 @@ func (k *Sink) lost(m *recordContext, queue *partitionQueue, r *kgo.Record, err 
 // while everything handed over may still become durable.
 func (k *Sink) halt(abort bool) {
 	k.halted.Store(true)
+	k.arrived()
 	if abort {
 		k.abortOnce()
 	}

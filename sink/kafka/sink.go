@@ -43,8 +43,8 @@ type Sink struct {
 	gathered   gathered
 	gatherTime time.Duration
 
-	awaiting atomic.Bool   // produce waits for topics to be loaded
-	placed   chan struct{} // one token: a record got a partition or an outcome
+	awaiting atomic.Bool   // produce waits for a producer id, for topics to be loaded or for an outcome
+	placed   chan struct{} // one token: a record got a partition or an outcome, or the sink halted
 	waking   waking        // guarded by gathered.mu
 	now      func() time.Time
 
@@ -72,6 +72,7 @@ var (
 type client struct {
 	*kgo.Client
 	partitioner *queuePartitioner
+	begun       bool // it has a producer id; guarded by the sink's gathered.mu
 }
 
 // New returns a sink for the brokers of cfg. It checks the configuration
@@ -111,7 +112,7 @@ func (k *Sink) connect() (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
 	}
-	return &client{c, p}, nil
+	return &client{Client: c, partitioner: p}, nil
 }
 
 // Resume takes records again. It waits for the abort of what was buffered when

@@ -94,6 +94,22 @@ func TestLedger_WriteEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// A client that was refused a producer id keeps to that, and may have no answer for a record.
+func TestLedger_HealsAfterARefusedProducerID(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	l := openLedger(t, c)
+	refused := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
+	err := l.Write(t.Context(), "a for s", []byte("1"))
+	if e, _ := errors.AsType[*sink.Error](err); e == nil || e.Class != sink.Blocked || e.Reason != "cluster_authorization_failed" {
+		t.Fatalf("without a producer id: %v", err)
+	}
+	refused.Remove()
+	if err := l.Write(t.Context(), "a for s", []byte("1")); err != nil {
+		t.Errorf("once it may have one: %v", err)
+	}
+}
+
 // A session that ends gives up the write under way, and then writes how far it really came.
 func TestLedger_WriteIsNotHitByOneThatWasGivenUp(t *testing.T) {
 	t.Parallel()
