@@ -31,6 +31,12 @@ func (c *Cut) String() string {
 	return text
 }
 
+// Backfill is the command that sends the rows from the cut on: they have a mark, and no publisher
+// sends them.
+func (c *Cut) Backfill() string {
+	return fmt.Sprintf("`cdc-relay backfill --where \"created_at >= '%s'\" --yes`, with the table's own column: rows that were written before and committed after need an earlier time", c.Time.UTC().Format("2006-01-02 15:04:05Z"))
+}
+
 var cutText = regexp.MustCompile(`^cdc-relay cut at ([0-9A-F]+/[0-9A-F]+) for ([0-9]+)/([a-z0-9_]+) on (\S+?)(?: published as ([0-9a-f]+))?$`)
 
 // ParseCut reads what String gave.

@@ -48,6 +48,44 @@ func ReadCuts(q postgres.Querier, tables []CutTable) ([]*catalog.Cut, error) {
 	return cuts, nil
 }
 
+// Cut looks whether the trigger of a cutover marks new rows of a table as published; nil: none does.
+func Cut(q postgres.Querier, table wal.Table, oid uint32) (*catalog.Cut, error) {
+	cuts, err := ReadCuts(q, []CutTable{{Table: table, OID: oid}})
+	if err != nil || cuts[0] == nil || cuts[0].Off {
+		return nil, err
+	}
+	return cuts[0], nil
+}
+
+// afterCut refuses a slot that begins now where the trigger of a cutover has marked rows before: no
+// publisher sends these, and the slot would not have them.
+func (s *setup) afterCut(name string) error {
+	if s.opt.AcceptCut {
+		return nil
+	}
+	for _, table := range s.cfg.Tables {
+		t, err := catalog.ReadTable(s.q, table)
+		if err != nil {
+			return err
+		}
+		if t == nil { // it is still to be made
+			continue
+		}
+		cut, err := Cut(s.q, table, t.OID)
+		if err != nil {
+			return err
+		}
+		if cut != nil {
+			return &fault.Error{
+				Kind: fault.KindRefused, Reason: fault.ReasonCutoverTrigger, Op: "create", Subject: postgres.SlotSubject(name),
+				Err:  fmt.Errorf("a cutover has rows of table %s marked as published since %s (%s), and they would not be in the slot: nobody would send those that no earlier slot has sent", table, cut.At, cut.Time.UTC().Format("2006-01-02 15:04:05 UTC")),
+				Hint: "to send them, run " + cut.Backfill() + ", which makes the slot; if they are sent, use --accept-gap, or, once no polling publisher is left, have the owner drop the trigger: " + UncutSQL(table, t.OID),
+			}
+		}
+	}
+	return nil
+}
+
 func cutError(table wal.Table, err error, hint string) error {
 	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonCutoverTrigger, Op: "look at", Subject: "table " + table.String(), Err: err, Hint: hint}
 }
