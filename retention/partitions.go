@@ -68,17 +68,30 @@ func (s *Service) surveyLeaves(ctx context.Context, f *found) error {
 		if f.policy.Then.Partitions() && !f.isDefault(l.OID) {
 			continue
 		}
-		survey, err := s.Survey(ctx, l.Table, f.policy.archiveTable())
+		refused, leaves := f.Refused, f.leaves
+		err := s.surveyPartition(ctx, f, l)
+		if (err != nil || len(f.Refused) > len(refused)) && s.Left(ctx, f.Survey.OID, l.OID) {
+			f.Refused, f.leaves = refused, leaves
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		one, err := s.leaf(ctx, f, l.Table, survey)
-		if err != nil {
-			return err
-		}
-		f.leaves = append(f.leaves, one)
 	}
 	return nil
+}
+
+// surveyPartition looks at one partition.
+func (s *Service) surveyPartition(ctx context.Context, f *found, l maintenance.Leaf) error {
+	survey, err := s.SurveyLeaf(ctx, l, f.policy.archiveTable())
+	if err != nil {
+		return err
+	}
+	one, err := s.leaf(ctx, f, l.Table, survey)
+	if err == nil {
+		f.leaves = append(f.leaves, one)
+	}
+	return err
 }
 
 func (f *found) isDefault(oid uint32) bool {
@@ -175,6 +188,7 @@ func (s *Service) remove(ctx context.Context, session *maintenance.Root, f *foun
 			if busy++; busy == mostBusy {
 				return failed
 			}
+		case s.Left(ctx, root.OID, one.OID): // others have removed it
 		default:
 			return errors.Join(failed, err)
 		}

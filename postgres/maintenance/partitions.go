@@ -183,6 +183,19 @@ func (s *Surveyor) Leaves(ctx context.Context, oid uint32) (all []Leaf, err erro
 	return all, nil
 }
 
+// Has reports whether a table is a partition of another one, at whatever level. Whoever drops or
+// detaches one is not waited for.
+func (s *Surveyor) Has(ctx context.Context, root, table uint32) (bool, error) {
+	s.session.q.Ctx = ctx
+	row, err := s.session.q.One(fmt.Sprintf(`WITH RECURSIVE tree(oid) AS (SELECT %d::oid
+			UNION ALL SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree t ON i.inhparent = t.oid WHERE NOT i.inhdetachpending)
+		SELECT EXISTS (SELECT FROM tree WHERE oid = %d)`, root, table))
+	if err != nil {
+		return false, postgres.Classify("look at the partitions", err)
+	}
+	return row.Bool(0), row.Err
+}
+
 // Exists reports whether a table has a row that meets a condition.
 func (s *Surveyor) Exists(ctx context.Context, table wal.Table, condition string) (bool, error) {
 	s.session.q.Ctx = ctx
