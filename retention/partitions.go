@@ -29,6 +29,7 @@ func (s *Service) surveyPartitions(ctx context.Context, f *found) (err error) {
 		f.unmakeable = len(all) > 0
 		f.Refused = append(f.Refused, all...)
 		f.Refused = append(f.Refused, p.Unsent(f.Survey)...)
+		f.Refused = append(f.Refused, p.unlogged(f.partitions.All)...)
 	}
 	if f.partitions.Partman != "" {
 		f.Refused = append(f.Refused, p.Refuse(fault.ReasonConfiguration, fmt.Sprintf("run: UPDATE %s SET retention = NULL WHERE parent_table = '%s.%s'", f.partitions.PartmanIn, p.Table.Schema, p.Table.Name),
@@ -55,6 +56,17 @@ func (p *Policy) partitionRefusals(of *maintenance.Partitioned, role string) (al
 		all = append(all, p.Refuse(fault.ReasonPermission, fmt.Sprintf("have its owner run: GRANT owner TO %s, with the owner's name", wal.QuoteIdentifier(role)), "role %q does not own it, and only an owner makes and removes partitions", role))
 	}
 	return all
+}
+
+// unlogged refuses partitions whose rows no slot has.
+func (p *Policy) unlogged(all []maintenance.Partition) (refused []error) {
+	for i := range all {
+		if table := all[i].Table; !all[i].Logged {
+			refused = append(refused, p.of(table).Refuse(fault.ReasonConfiguration, "send its rows in another way; then detach it, or run: ALTER TABLE "+table.SQL()+" SET LOGGED",
+				"the partition is unlogged or a foreign table, and no slot has its rows"))
+		}
+	}
+	return refused
 }
 
 // surveyLeaves looks at the partitions whose rows go one by one: all of them, or the default one.

@@ -350,3 +350,24 @@ func TestRetention_RemovesPartitionsBehindOneThatWentMeanwhile(t *testing.T) {
 		t.Errorf("partitions %s", now)
 	}
 }
+
+// No slot has the rows of an unlogged partition.
+func TestRetention_KeepsUnloggedPartitions(t *testing.T) {
+	t.Parallel()
+	for _, then := range []string{"drop_partition", "detach_partition", "delete"} {
+		t.Run(then, func(t *testing.T) {
+			k := partitioned(t, harness.Postgres(t, "18"), "drop_partition", "")
+			k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: %s}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n", then))
+			k.db.Exec(t, strings.Replace(daysSQL("outbox_older", 6, 4), "CREATE TABLE", "CREATE UNLOGGED TABLE", 1))
+			url, stop := k.streams(t)
+			defer stop()
+			k.insert(t, 2)
+			k.published(t, url, 2)
+			k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('order', 'a', 'OrderPlaced', '{}', date_trunc('day', now(), 'UTC') - interval '5 days')`)
+			got := invoke(t, k.env, "retention", "--once")
+			if n := k.rows(t); n != 3 || got.code != exitUsage || !strings.Contains(got.stderr, "public.outbox_older") || !strings.Contains(got.stderr, "unlogged") {
+				t.Errorf("%d of 3 rows are left, of which nobody has sent that in the unlogged partition; code %d\n%s%s", n, got.code, got.stdout, got.stderr)
+			}
+		})
+	}
+}
