@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -259,11 +260,11 @@ func (w *work) unmarked(ctx context.Context) error {
 			if !slices.ContainsFunc(s.Shape.PublishedColumns(), func(c snapshot.PublishedColumn) bool { return c.Where == s.Where }) {
 				continue
 			}
-			cut, err := provision.Cut(q, s.Name, s.OID)
+			cut, err := catalog.ReadCut(q, s.Name, s.OID)
 			if err != nil {
 				return err
 			}
-			if cut == nil {
+			if cut == nil || cut.Off {
 				continue
 			}
 			return progress.Refuse(fmt.Errorf("a cutover has rows of table %s marked as published since %s (%s): they are not among those without a mark, and nobody has sent them", s.Name, cut.At, cut.Time.UTC().Format("2006-01-02 15:04:05 UTC")),
