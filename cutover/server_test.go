@@ -365,3 +365,18 @@ func TestCutover_MarksEveryInsert(t *testing.T) {
 		})
 	}
 }
+
+// A session that has rows locked and does nothing else is a publisher that is in the middle of its work.
+func TestCutover_StoppedNamesASessionThatHasRowsLocked(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t, "18"), byTime)
+	s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'k', 'a', '1')")
+	conn := s.db.Connect(t)
+	if _, err := conn.PgConn().Exec(t.Context(), "SET application_name = 'poller 7'; BEGIN; SELECT FROM "+s.table+" FOR UPDATE SKIP LOCKED").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	err := s.refused(t, Options{Mode: Stopped, Yes: true, Watch: time.Minute}, "a session has rows locked for longer than a statement, as a publisher does")
+	if !strings.Contains(err.Error(), "poller 7") || s.slots(t) != "" {
+		t.Errorf("%v; there is %q", err, s.slots(t))
+	}
+}
