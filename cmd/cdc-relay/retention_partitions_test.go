@@ -356,6 +356,7 @@ func TestRetention_KeepsUnloggedPartitions(t *testing.T) {
 	t.Parallel()
 	for _, then := range []string{"drop_partition", "detach_partition", "delete"} {
 		t.Run(then, func(t *testing.T) {
+			t.Parallel()
 			k := partitioned(t, harness.Postgres(t, "18"), "drop_partition", "")
 			k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: %s}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n", then))
 			k.db.Exec(t, strings.Replace(daysSQL("outbox_older", 6, 4), "CREATE TABLE", "CREATE UNLOGGED TABLE", 1))
