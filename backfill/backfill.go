@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
@@ -12,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -78,6 +80,11 @@ func (b *Backfill) Run(ctx context.Context) error {
 	step, err := state.Decide(b.Options.Restart)
 	if err != nil {
 		return err
+	}
+	if step != progress.Finish && step != progress.Nothing {
+		if err := w.unmarked(ctx); err != nil {
+			return said(err)
+		}
 	}
 	if err := b.plan(ctx, w, state, step); err != nil || !b.Options.Yes {
 		return said(err)
@@ -242,6 +249,29 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 		return progress.Refuse(errors.New("the backfill began with tables that are not configured any more"), "restore the configuration, or use --restart")
 	}
 	return nil
+}
+
+// unmarked refuses rows without a mark where the trigger of a cutover sets marks: those from the cut on
+// have one, and nobody has sent them.
+func (w *work) unmarked(ctx context.Context) error {
+	return w.holder.Ask(ctx, func(q postgres.Querier, _ int) error {
+		for i := range w.tables {
+			s := &w.tables[i]
+			if !slices.ContainsFunc(s.Shape.PublishedColumns(), func(c snapshot.PublishedColumn) bool { return c.Where == s.Where }) {
+				continue
+			}
+			cut, err := catalog.ReadCut(q, s.Name, s.OID)
+			if err != nil {
+				return err
+			}
+			if cut == nil || cut.Off {
+				continue
+			}
+			return progress.Refuse(fmt.Errorf("a cutover has rows of table %s marked as published since %s (%s): they are not among those without a mark, and nobody has sent them", s.Name, cut.At, cut.Time.UTC().Format("2006-01-02 15:04:05 UTC")),
+				"complete the cutover with `cdc-relay cutover --mark-new --yes`; where its slot is lost, run "+cut.Backfill())
+		}
+		return nil
+	})
 }
 
 // earlier is what an attempt before chose for a table.

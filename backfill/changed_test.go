@@ -71,7 +71,9 @@ func TestBackfill_AChangeWaitsForTheRows(t *testing.T) {
 					begun <- s.changes(t, sql)
 				}()
 				early := false
-				text, err := s.attempt(t.Context(), byID, func(step string) {
+				quick := byID
+				quick.MaxRate = 3000 // what was sent waits for the change
+				text, err := s.attempt(t.Context(), quick, func(step string) {
 					if step == "sent" {
 						c := <-begun
 						early = c.over()

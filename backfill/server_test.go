@@ -413,10 +413,11 @@ func TestBackfill_Tables(t *testing.T) {
 		"times and none":    {"INSERT INTO %s SELECT n, 'a', (n %% 5)::text, 'e', n::text, CASE WHEN n > 50 THEN '2026-01-01'::timestamptz + n * interval '1s' END FROM generate_series(1, 100) n", nil, 100},
 		"a column as given": {"INSERT INTO %s SELECT n, 'a', (n %% 5)::text, 'e', n::text, now() - n * interval '1s' FROM generate_series(1, 100) n", []string{"Id It"}, 100},
 	} {
+		db.Exec(t, fmt.Sprintf(`CREATE SCHEMA "Out %s"`, name))
 		for _, attempts := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s in %d", name, attempts), func(t *testing.T) {
+				t.Parallel()
 				table := fmt.Sprintf(`"Out %s"."Box ""%d"`, name, attempts)
-				db.Exec(t, fmt.Sprintf(`CREATE SCHEMA IF NOT EXISTS "Out %s"`, name))
 				db.Exec(t, "CREATE TABLE "+table+` ("Id It" bigint PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, payload text, created_at timestamptz)`)
 				if c.sql != "" {
 					db.Exec(t, fmt.Sprintf(c.sql, table))

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -213,8 +214,13 @@ func (w *work) inspect(ctx context.Context) error {
 }
 
 func (w *work) readCuts(q postgres.Querier, _ int) (err error) {
-	w.state.cuts, err = provision.ReadCuts(q, w.cutTables())
-	return err
+	w.state.cuts = make([]*catalog.Cut, len(w.tables))
+	for i := range w.tables {
+		if w.state.cuts[i], err = catalog.ReadCut(q, w.tables[i].Name, w.tables[i].OID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *work) cutTables() []provision.CutTable {

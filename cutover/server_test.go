@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
 )
@@ -295,6 +297,20 @@ func TestCutover_LostSlotIsSaid(t *testing.T) {
 	s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot+"_cutover")
 	err := s.refused(t, markNew, "nobody has sent them; drop the slot if it is there, and run `cdc-relay backfill --where")
 	s.refused(t, Options{Mode: Back}, "nobody has sent them")
+	for name, do := range map[string]func() error{
+		"a backfill of unpublished rows": func() error {
+			b := &backfill.Backfill{Settings: s.settings, Options: backfill.Options{Yes: true}, Out: backfill.Output{Result: io.Discard, Meanwhile: io.Discard}, Log: zerolog.Nop()}
+			return b.Run(t.Context())
+		},
+		"setup": func() error {
+			silent := func(string, ...any) {}
+			return setup.New(s.settings, "", silent, silent).Run(t.Context(), provision.SetupOptions{}, false, false)
+		},
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "a cutover has rows of table public."+s.table+" marked as published since") || s.slots(t) != "" {
+			t.Errorf("%s: %v; there is %q", name, err, s.slots(t))
+		}
+	}
 	where := regexp.MustCompile(`--where "([^"]+)"`).FindStringSubmatch(err.Error())
 	if where == nil {
 		t.Fatal(err)
@@ -347,5 +363,20 @@ func TestCutover_MarksEveryInsert(t *testing.T) {
 				t.Errorf("%d triggers are left", n)
 			}
 		})
+	}
+}
+
+// A session that has rows locked and does nothing else is a publisher that is in the middle of its work.
+func TestCutover_StoppedNamesASessionThatHasRowsLocked(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t, "18"), byTime)
+	s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'k', 'a', '1')")
+	conn := s.db.Connect(t)
+	if _, err := conn.PgConn().Exec(t.Context(), "SET application_name = 'poller 7'; BEGIN; SELECT FROM "+s.table+" FOR UPDATE SKIP LOCKED").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	err := s.refused(t, Options{Mode: Stopped, Yes: true, Watch: time.Minute}, "a session has rows locked for longer than a statement, as a publisher does")
+	if !strings.Contains(err.Error(), "poller 7") || s.slots(t) != "" {
+		t.Errorf("%v; there is %q", err, s.slots(t))
 	}
 }

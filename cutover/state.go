@@ -128,5 +128,5 @@ func (s *state) lost(cut *catalog.Cut) error {
 // wayOut is the way out of a slot that does not have all rows after the cut. The trigger stays,
 // so later rows are the stream's.
 func wayOut(cut *catalog.Cut) string {
-	return fmt.Sprintf("drop the slot if it is there, and run `cdc-relay backfill --where \"created_at >= '%s'\" --yes`, with the table's own column: rows that were written before and committed after need an earlier time", cut.Time.UTC().Format("2006-01-02 15:04:05Z"))
+	return "drop the slot if it is there, and run " + cut.Backfill()
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -73,15 +71,26 @@ func (s *Service) survey(ctx context.Context, f *found) (err error) {
 		return err
 	}
 	for _, l := range leaves {
-		survey, err := s.Survey(ctx, l.Table, nil)
-		if err != nil {
-			return err
+		refused, leaves := f.Refused, f.leaves
+		err := s.surveyPartition(ctx, f, l)
+		if (err != nil || len(f.Refused) > len(refused)) && s.Left(ctx, f.Survey.OID, l.OID) {
+			f.Refused, f.leaves = refused, leaves
+			continue
 		}
-		if err := s.surveyLeaf(ctx, f, p.of(l.Table), survey); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// surveyPartition looks at one partition.
+func (s *Service) surveyPartition(ctx context.Context, f *found, l maintenance.Leaf) error {
+	survey, err := s.SurveyLeaf(ctx, l, nil)
+	if err != nil {
+		return err
+	}
+	return s.surveyLeaf(ctx, f, f.policy.of(l.Table), survey)
 }
 
 // surveyLeaf looks at one table that has rows.
@@ -202,19 +211,14 @@ func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (d
 		before := done
 		did, err := s.due(ctx, t, p, func(d upkeep.Done) { tell(before.With(d)) })
 		if done = before.With(did); err != nil {
-			if t.found.partitioned() && gone(err) {
-				t.since = time.Time{} // it was removed just now: look at the table again
+			if s.Left(ctx, t.found.Survey.OID, p.survey.OID) {
+				t.since = time.Time{} // look at the table again
 				continue
 			}
 			return done, err
 		}
 	}
 	return done, nil
-}
-
-// gone reports whether a partition does not exist any more.
-func gone(err error) bool {
-	return postgres.SQLState(err) == "42P01" || postgres.Reason(err) == fault.ReasonTableMissing
 }
 
 // due marks in one table with rows, and opens no connection to a partition in which nothing is due.

@@ -22,6 +22,7 @@ func (r *Relay) checkHistory(src Source) error {
 	if next.Ahead {
 		r.waitForPredecessor = true
 		r.delivery.ForgetPartial()
+		r.doubts.Again()
 		r.log.Warn().Stringer("lsn", start).Stringer("reported", next.Limit).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of the position that this process confirmed: another relay used it, or somebody moved or recreated it")
 	}

@@ -197,7 +197,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err == nil { // behind the promise, which has to come while the slot is surely ours
-		err = r.doubts.Absent(ctx, r.cfg.handover(), r.parts.Ledger, src.Origin().SystemID, r.cfg.Replication.Slot, r.cfg.Version, src.Tables())
+		err = r.doubts.Absent(ctx, r.cfg.handover(), r.parts.Ledger, src.Origin().SystemID, r.cfg.Replication.Slot, r.cfg.Version, src.Start(), src.Tables())
 	}
 	if err != nil {
 		_ = src.Close(deliveryCtx, src.Start()) // the slot's own position: nothing moves

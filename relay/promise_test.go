@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +67,9 @@ func (l *fakeLedger) highest(t *testing.T) (end wal.LSN) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, value := range l.values {
+		if !strings.Contains(key, " for ") { // of another kind
+			continue
+		}
 		rec, err := stored.ParsePosition(value)
 		if err != nil {
 			t.Fatalf("%s: %v", key, err)
@@ -197,7 +201,7 @@ func TestPromise_IsHandedOnAndKeptSmall(t *testing.T) {
 			pass(time.Second)
 			b.stop(t)
 		}
-		if len(l.values) != 1 {
+		if len(l.values) != 2 { // the position, and which tables are streamed
 			t.Fatalf("%d keys", len(l.values))
 		}
 		if got := server.position(); got != 120 {
@@ -361,4 +365,41 @@ func TestRelay_TakesBackWhatIsKnownOfATableThatItDoesNotHave(t *testing.T) {
 		}
 		b.stop(t)
 	})
+}
+
+// Whoever streamed before may have lacked a table. What was learnt of its rows while the slot moved past
+// them is taken back, and what was learnt where the slot is counts.
+func TestRelay_TakesBackWhatIsKnownOfATableThatTheOneBeforeDidNotHave(t *testing.T) {
+	for name, tt := range map[string]struct {
+		had   []uint32 // of whoever streamed before; nil: nobody knows
+		point wal.LSN
+		known bool
+	}{
+		"it had another one":                       {[]uint32{outbox.OID + 1}, 99, false},
+		"it had none, and that is of where it was": {[]uint32{}, 100, true},
+		"it had it":                 {[]uint32{outbox.OID}, 99, true},
+		"it was an earlier version": {nil, 99, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+				rec := stored.BeforeSlot{System: "7", Timeline: 1, Slot: "s", OID: outbox.OID, Before: stored.BeforeDeclared, Point: tt.point, Positions: stored.Promises, At: time.Unix(1, 0)}
+				l.values[stored.BeforeSlotKey("7", "s", outbox.OID)] = rec.Encode()
+				if tt.had != nil {
+					l.values[stored.StreamedKey("7", "s")] = (&stored.Streamed{Tables: tt.had}).Encode()
+				}
+				b := guarded(t, l, server)
+				pass(time.Minute)
+				b.stop(t)
+				found, err := stored.ParseBeforeSlot(l.values[stored.BeforeSlotKey("7", "s", outbox.OID)])
+				if err != nil || found.Before.Known() != tt.known {
+					t.Errorf("the topic has %q of the table, %v", found.Before, err)
+				}
+				streamed, err := stored.ParseStreamed(l.values[stored.StreamedKey("7", "s")])
+				if err != nil || !slices.Equal(streamed.Tables, []uint32{outbox.OID}) {
+					t.Errorf("the topic says that tables %d were streamed, %v", streamed.Tables, err)
+				}
+			})
+		})
+	}
 }

@@ -29,6 +29,7 @@ func (s *Service) surveyPartitions(ctx context.Context, f *found) (err error) {
 		f.unmakeable = len(all) > 0
 		f.Refused = append(f.Refused, all...)
 		f.Refused = append(f.Refused, p.Unsent(f.Survey)...)
+		f.Refused = append(f.Refused, p.unlogged(f.partitions.All)...)
 	}
 	if f.partitions.Partman != "" {
 		f.Refused = append(f.Refused, p.Refuse(fault.ReasonConfiguration, fmt.Sprintf("run: UPDATE %s SET retention = NULL WHERE parent_table = '%s.%s'", f.partitions.PartmanIn, p.Table.Schema, p.Table.Name),
@@ -57,6 +58,17 @@ func (p *Policy) partitionRefusals(of *maintenance.Partitioned, role string) (al
 	return all
 }
 
+// unlogged refuses partitions whose rows no slot has.
+func (p *Policy) unlogged(all []maintenance.Partition) (refused []error) {
+	for i := range all {
+		if table := all[i].Table; !all[i].Logged {
+			refused = append(refused, p.of(table).Refuse(fault.ReasonConfiguration, "send its rows in another way; then detach it, or run: ALTER TABLE "+table.SQL()+" SET LOGGED",
+				"the partition is unlogged or a foreign table, and no slot has its rows"))
+		}
+	}
+	return refused
+}
+
 // surveyLeaves looks at the partitions whose rows go one by one: all of them, or the default one.
 func (s *Service) surveyLeaves(ctx context.Context, f *found) error {
 	leaves, err := s.Surveyor.Leaves(ctx, f.Survey.OID)
@@ -68,17 +80,30 @@ func (s *Service) surveyLeaves(ctx context.Context, f *found) error {
 		if f.policy.Then.Partitions() && !f.isDefault(l.OID) {
 			continue
 		}
-		survey, err := s.Survey(ctx, l.Table, f.policy.archiveTable())
+		refused, leaves := f.Refused, f.leaves
+		err := s.surveyPartition(ctx, f, l)
+		if (err != nil || len(f.Refused) > len(refused)) && s.Left(ctx, f.Survey.OID, l.OID) {
+			f.Refused, f.leaves = refused, leaves
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		one, err := s.leaf(ctx, f, l.Table, survey)
-		if err != nil {
-			return err
-		}
-		f.leaves = append(f.leaves, one)
 	}
 	return nil
+}
+
+// surveyPartition looks at one partition.
+func (s *Service) surveyPartition(ctx context.Context, f *found, l maintenance.Leaf) error {
+	survey, err := s.SurveyLeaf(ctx, l, f.policy.archiveTable())
+	if err != nil {
+		return err
+	}
+	one, err := s.leaf(ctx, f, l.Table, survey)
+	if err == nil {
+		f.leaves = append(f.leaves, one)
+	}
+	return err
 }
 
 func (f *found) isDefault(oid uint32) bool {
@@ -175,6 +200,7 @@ func (s *Service) remove(ctx context.Context, session *maintenance.Root, f *foun
 			if busy++; busy == mostBusy {
 				return failed
 			}
+		case s.Left(ctx, root.OID, one.OID): // others have removed it
 		default:
 			return errors.Join(failed, err)
 		}

@@ -153,7 +153,7 @@ func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (
 	for i := range f.leaves {
 		before := done
 		did, err := s.rows(ctx, f, &f.leaves[i], func(d upkeep.Done) { tell(before.With(d)) })
-		if done = before.With(did); err != nil {
+		if done = before.With(did); err != nil && !s.Left(ctx, f.Survey.OID, f.leaves[i].survey.OID) {
 			return done, err
 		}
 	}

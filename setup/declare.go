@@ -3,6 +3,8 @@ package setup
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
@@ -53,6 +55,9 @@ func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 		if _, err := cfg.ConfirmedUpTo(known, standing.Origin, slot.Confirmed); err != nil {
 			return &advice.Refused{Err: err}
 		}
+		if err := b.lacked(ctx, slot.Name); err != nil {
+			return &advice.Refused{Err: broker.AdviseReachable(err)}
+		}
 	}
 	letters, err := s.readLetters(ctx, ledger, standing.Origin.SystemID)
 	if err != nil {
@@ -66,6 +71,30 @@ func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 	}
 	if err := s.renewLetters(ctx, ledger, letters, dryRun); err != nil {
 		return &advice.Refused{Err: broker.AdviseReachable(err)}
+	}
+	return nil
+}
+
+// lacked refuses to declare anything of a table that whoever streams from a slot does not have: the slot
+// goes on moving past its rows.
+func (b *before) lacked(ctx context.Context, slot string) error {
+	known, err := b.ledger.Read(ctx, stored.BeforeSlotSuffix(b.origin.SystemID, slot))
+	if err != nil {
+		return err
+	}
+	value := known[stored.StreamedKey(b.origin.SystemID, slot)]
+	if value == nil { // no relay has streamed yet, or an earlier version did
+		return nil
+	}
+	streamed, err := stored.ParseStreamed(value)
+	if err != nil {
+		return err
+	}
+	for _, t := range b.tables {
+		if !slices.Contains(streamed.Tables, t.OID) {
+			return advice.Give(fmt.Errorf("the relay that streamed last from slot %s did not have table %s, and passes over its rows", slot, t.Table),
+				"start `cdc-relay run` with this configuration, and run this again")
+		}
 	}
 	return nil
 }

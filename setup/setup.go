@@ -31,6 +31,7 @@ func New(settings relay.Config, version string, say, warn func(format string, ar
 // Run says what is missing, then makes it unless dryRun.
 func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun, acceptGap bool) error {
 	cfg := s.settings.Replication
+	options.AcceptCut = acceptGap
 	plan, err := provision.Setup(ctx, cfg, options)
 	if err != nil {
 		return fault.Refuse(err)

@@ -116,6 +116,20 @@ func (s *Service) Survey(ctx context.Context, table wal.Table, archive *wal.Tabl
 	return survey, s.judge(ctx, survey)
 }
 
+// SurveyLeaf looks at a partition, and fails where another table has its name by now.
+func (s *Service) SurveyLeaf(ctx context.Context, leaf maintenance.Leaf, archive *wal.Table) (*maintenance.Survey, error) {
+	survey, err := s.Survey(ctx, leaf.Table, archive)
+	if err == nil && survey.OID != leaf.OID {
+		err = replaced(leaf.Table)
+	}
+	return survey, err
+}
+
+// replaced is a table that is not the one which was looked at.
+func replaced(table wal.Table) error {
+	return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + table.String(), Err: errors.New("another one took its name just now")}
+}
+
 func (s *Service) judge(ctx context.Context, survey *maintenance.Survey) (err error) {
 	if s.Relay.Replication.Shard.Divided() {
 		survey.Filters = nil // each shard leaves out what another one sends
@@ -135,6 +149,16 @@ func (s *Service) judge(ctx context.Context, survey *maintenance.Survey) (err er
 		survey.Attached, survey.Rewritten, err = s.Surveyor.Unsent(ctx, survey.OID, ended, s.Publications())
 	}
 	return err
+}
+
+// Left reports whether a table that failed is no partition of the root any more: somebody has dropped or
+// detached it, and the others are none the worse for it.
+func (s *Service) Left(ctx context.Context, root, table uint32) bool {
+	if root == table {
+		return false
+	}
+	has, err := s.Surveyor.Has(ctx, root, table)
+	return err == nil && !has
 }
 
 // Sent fails if rows of a table may be in no stream. It is to be asked between the proof of rows
@@ -254,7 +278,7 @@ func (s *Service) OpenRoot(ctx context.Context, root Root, id Identity) (*mainte
 // same requires a connection to be to the table that was looked at, and reads the forks as they are now.
 func (s *Service) same(ctx context.Context, session *maintenance.Session, table wal.Table, oid uint32) error {
 	if session.OID() != oid {
-		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + table.String(), Err: errors.New("another one took its name just now")}
+		return replaced(table)
 	}
 	return s.Reader.Identify(ctx)
 }

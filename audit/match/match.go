@@ -2,6 +2,7 @@ package match
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -259,13 +260,24 @@ func (m *Match) part(rows, records *division, n int) error {
 }
 
 // event compares the rows of one event id, of which several tables may have one, with its records.
-// Each row has those that are as the mapping makes them. What is left is of a row that has none,
+// Each row has those that are as the mapping makes them; rows that are alike share them. What is left is of a row that has none,
 // and with a single row of that one, unless somebody else's records may have the id too.
 func (m *Match) event(rows []Row, records []Record) error {
+	if len(rows) > 1 { // those that are alike have the records in their order
+		slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Number, b.Number)) })
+		slices.SortFunc(records, func(a, b Record) int {
+			return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+		})
+	}
 	own := make([][]Record, len(rows))
 	var left []Record
 	for _, c := range records {
-		i := slices.IndexFunc(rows, func(r Row) bool { return r.Topic == c.Topic && r.Same(&c.Content) })
+		i := -1
+		for n := range rows {
+			if rows[n].Topic == c.Topic && rows[n].Same(&c.Content) && (i < 0 || len(own[n]) < len(own[i])) {
+				i = n
+			}
+		}
 		if i < 0 {
 			left = append(left, c)
 			continue

@@ -423,6 +423,8 @@ func TestMatch_TellsTheTablesOfAnIDApart(t *testing.T) {
 		extra   int64
 	}{
 		"both":                   {rows: []Content{a, b}, records: []Content{b, a}, want: map[Verdict]int64{}, proven: 2},
+		"alike":                  {rows: []Content{a, a}, records: []Content{a, a}, want: map[Verdict]int64{}, proven: 2},
+		"alike, one is missing":  {rows: []Content{a, a}, records: []Content{a}, want: map[Verdict]int64{Missing: 1}, proven: 1},
 		"one is missing":         {rows: []Content{a, b}, records: []Content{b}, want: map[Verdict]int64{Missing: 1}, proven: 1},
 		"one differs":            {rows: []Content{a, b}, records: []Content{c, a}, want: map[Verdict]int64{Differs: 1}, proven: 1},
 		"somebody else's":        {shared: true, rows: []Content{a}, records: []Content{a, c}, want: map[Verdict]int64{}, proven: 1, extra: 1},
@@ -444,6 +446,29 @@ func TestMatch_TellsTheTablesOfAnIDApart(t *testing.T) {
 		m.Close()
 		if err != nil || !maps.Equal(got.By, tt.want) || got.Proven != tt.proven || got.Extra != tt.extra {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, tt.want)
+		}
+	}
+}
+
+// Rows of one table that are alike have their records in the order of the rows, whatever the order in which
+// both came.
+func TestMatch_GivesRowsThatAreAlikeTheirRecordsInOrder(t *testing.T) {
+	h := NewHasher()
+	id, content := h.ID([]byte("1")), h.Content([]byte("key"), []byte("a"), nil)
+	for _, backwards := range []bool{false, true} {
+		m := New(Config{Once: true})
+		for _, n := range map[bool][]int{false: {1, 2, 3}, true: {3, 2, 1}}[backwards] {
+			if err := m.Row(&Row{ID: id, Content: content, Number: uint64(n), XID: uint32(n)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Record(&Record{ID: id, Content: content, Offset: int64(10 * n)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := m.Finish([]Table{{Ordered: true}}, make([]Topic, 1), func(Finding) {})
+		m.Close()
+		if err != nil || got.Proven != 3 || len(got.By) > 0 {
+			t.Errorf("backwards %t: %+v, %v", backwards, got, err)
 		}
 	}
 }

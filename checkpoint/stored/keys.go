@@ -30,6 +30,12 @@ func BeforeSlotKey(system, slot string, oid uint32) string {
 // BeforeSlotSuffix ends the keys of a slot's records, of all tables.
 func BeforeSlotSuffix(system, slot string) string { return ": " + Key(system, slot) }
 
+// StreamedKey is the key of the record of which tables are streamed. It ends like those of BeforeSlotKey, so
+// that one reading has all.
+func StreamedKey(system, slot string) string {
+	return "tables streamed" + BeforeSlotSuffix(system, slot)
+}
+
 const beforeSlotPrefix = "before the slot of table "
 
 // LettersTopicKey is the key of the record of a pipeline, whose slot is named without the suffix of

@@ -10,6 +10,7 @@ func TestNames_StayAsTheyAre(t *testing.T) {
 		"the end of it":         {PromiseSuffix("7301", "relay"), " for 7301/relay"},
 		"the transactional id":  {TransactionalID("7301", "relay"), "cdc-relay-7301-relay"},
 		"what lies before":      {BeforeSlotKey("7301", "relay", 16384), "before the slot of table 16384: 7301/relay"},
+		"which tables":          {StreamedKey("7301", "relay"), "tables streamed: 7301/relay"},
 		"the letters' topic":    {LettersTopicKey("7301", "relay"), "dead letters of 7301/relay"},
 		"a backfill's progress": {BackfillKey("7301", "relay"), "backfill of 7301/relay"},
 	} {

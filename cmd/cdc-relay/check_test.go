@@ -470,6 +470,7 @@ func dropRole(t *testing.T, url, role string) {
 }
 
 func TestCheck_MessagesWithoutATable(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.brokers = harness.Kfake(t, sandbox.KafkaOptions{Brokers: 3})
 	l.topics(t, twoOfThree, "orders")

@@ -88,6 +88,7 @@ func restoresOwnValues(t *testing.T, brokers *harness.Brokers, keys [3]string) {
 // A table that was emptied and numbers its rows from 1 again has another event under the
 // id of a letter, whose value is missing because of its size.
 func TestDeadLetter_ValueOfAnotherRowIsNotTakenForTheLettersOwn(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.configure(t, "outbox: [{table: public.outbox, columns: {id: id, key: account, payload: payload}, topic: order-events}]\nrelay: {on_reject: dead_letter}\n")
 	l.env = append(l.env, "CDC_RELAY_KAFKA_MAX_MESSAGE_BYTES=16KiB")
@@ -165,6 +166,7 @@ func redriveLeavesOthersAlone(t *testing.T, brokers *harness.Brokers) {
 // A letter lacks its value alone. The row that has its event id by now has another key: it
 // is not the letter's, and what it holds is not sent under the letter's key.
 func TestDeadLetter_CompletesNothingFromARowOfAnotherKey(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.env = append(l.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_KAFKA_COMPRESSION=none", "CDC_RELAY_KAFKA_MAX_MESSAGE_BYTES=20KiB")
 	invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "created slot", "")

@@ -44,6 +44,7 @@ func TestDeadLetter_RefusesWhatMakesNoSense(t *testing.T) {
 
 // A topic is read partition by partition, in an order that differs from call to call.
 func TestDeadLetter_LimitKeepsTheNewestOfAllPartitions(t *testing.T) {
+	t.Parallel()
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
 	brokers.CreateTopic(t, "cdc-relay.dead-letters", 3)
 	env := []string{"CDC_RELAY_POSTGRES_URL=postgres://relay@localhost/shop", "CDC_RELAY_KAFKA_BROKERS=" + strings.Join(brokers.Addrs, ","), "CDC_RELAY_OUTBOX_TABLE=outbox"}
@@ -98,6 +99,7 @@ func TestDeadLetter_LimitKeepsTheNewestOfAllPartitions(t *testing.T) {
 
 // A row too large and its followers, from the table to the dead letters and back.
 func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.env = append(l.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_PARK_KEY=true", "CDC_RELAY_KAFKA_COMPRESSION=none")
 	invoke(t, l.env, "deadletter", "list").want(t, exitRefused, "", "cdc-relay setup")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,6 +45,9 @@ func TestReshard_BackToAFormerNumberMakesSlotsThatRunTakes(t *testing.T) {
 		if !strings.Contains(stdout.String(), "start that relay, again if it is stopped already") {
 			t.Errorf("nobody streams, and --reshard-from %s waits without a word of it:\n%s", from, stdout.String())
 		}
+		if strings.Contains(stdout.String(), "holds of slot") {
+			t.Errorf("no relay brought the slot to its position, and what is known of the rows before is said to hold of its copies:\n%s", stdout.String())
+		}
 	}
 	reshard(k.env, "1")
 	k.insert(t, 1)
@@ -51,4 +55,29 @@ func TestReshard_BackToAFormerNumberMakesSlotsThatRunTakes(t *testing.T) {
 	k.env = whole
 	k.compares(t, advice.Warn, "has no checkpoint of it")
 	k.runs(t, 1)
+}
+
+// What is known of the rows from before the slots holds of their copies: retention goes on.
+func TestReshard_KeepsWhatIsKnownOfTheRowsBefore(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.divide(t)
+	k.keepsHouse(t, "delete", "")
+	divided := k.env
+	k.env = append(slices.Clip(divided), "CDC_RELAY_POSTGRES_SHARDS=1")
+	k.setUp(t, "")
+	k.insert(t, 3)
+	url, stop := k.streams(t)
+	k.published(t, url, 3)
+	stdout, stderr := &lineHook{line: "stop every relay", act: stop}, new(harness.Output)
+	if code := run(t.Context(), []string{"setup", "--reshard-from", "1"}, process{env: divided, stdout: stdout, stderr: stderr}); code != exitOK {
+		t.Fatalf("--reshard-from 1 ended with %d:\n%s%s", code, stdout.String(), stderr.String())
+	}
+	k.env = divided
+	_, stop = k.streams(t)
+	defer stop()
+	k.insert(t, 2)
+	k.arrived(t, 5)
+	k.age(t, "2h")
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 5 rows", "")
 }

@@ -14,6 +14,7 @@ const (
 
 // Rows that were in a table before it became a partition are in no stream.
 func TestRetention_KeepsRowsOfATableThatWasAttached(t *testing.T) {
+	t.Parallel()
 	const create = `CREATE TABLE loaded (LIKE outbox INCLUDING DEFAULTS);`
 	for _, then := range []string{"delete", "drop_partition, create_ahead: 2"} {
 		for how, statements := range map[string][]string{
@@ -22,6 +23,7 @@ func TestRetention_KeepsRowsOfATableThatWasAttached(t *testing.T) {
 			"and updated since":  {create, loadedSQL, attachSQL, "UPDATE loaded SET event_type = 'y'"},
 		} {
 			t.Run(then+" "+how, func(t *testing.T) {
+				t.Parallel()
 				db := harness.Postgres(t, "18")
 				k, url, stop := streamsPartitions(t, db, then)
 				k.insert(t, 2)
@@ -48,11 +50,13 @@ func TestRetention_KeepsRowsOfATableThatWasAttached(t *testing.T) {
 
 // A partition that is empty when it is attached holds nothing back.
 func TestRetention_TakesRowsOfPartitionsThatWereMadeEmpty(t *testing.T) {
+	t.Parallel()
 	for how, sql := range map[string]string{
 		"attached":        `CREATE TABLE loaded (LIKE outbox INCLUDING DEFAULTS);` + attachSQL,
 		"made and filled": `DO $$ BEGIN EXECUTE format('CREATE TABLE loaded PARTITION OF outbox FOR VALUES FROM (%L) TO (%L)', date_trunc('day', now(), 'UTC') - interval '6 days', date_trunc('day', now(), 'UTC') - interval '4 days'); END $$;`,
 	} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			db := harness.Postgres(t, "18")
 			k, url, stop := streamsPartitions(t, db, "delete")
 			db.Exec(t, sql+loadedSQL)
@@ -80,12 +84,14 @@ func streamsPartitions(t *testing.T, db *harness.Database, then string) (k *keep
 
 // Rows that were written while the table was unlogged are in no stream.
 func TestRetention_KeepsRowsFromWhileTheTableWasUnlogged(t *testing.T) {
+	t.Parallel()
 	const insert = `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT 'order', 'a', 'x', '{}', now() - interval '2h' FROM generate_series(1, 4)`
 	for how, statements := range map[string][]string{
 		"in one transaction": {`BEGIN; ALTER TABLE outbox SET UNLOGGED; ` + insert + `; ALTER TABLE outbox SET LOGGED; COMMIT`},
 		"in several":         {`ALTER TABLE outbox SET UNLOGGED`, insert, `ALTER TABLE outbox SET LOGGED`, `VACUUM outbox`},
 	} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			db := harness.Postgres(t, "18")
 			k := newKeeper(t, keeping["detect_moved_slot"])
 			k.db = db

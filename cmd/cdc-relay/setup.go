@@ -44,7 +44,9 @@ With relay.guarantee: exactly_once or relay.detect_moved_slot, setup also create
 checkpoint topic and writes the start position of each new slot to it. It creates the
 relay's own topics before the slot, and no slot if run would refuse one of them. Nor does
 it create a slot if the checkpoint topic still has the checkpoint of an earlier slot of
-that name, because run would refuse the new one: --accept-gap creates it nevertheless.
+that name, because run would refuse the new one, or while the trigger of a cutover marks
+new rows as published, because nobody would send those from before the slot:
+--accept-gap creates it nevertheless.
 
 With outbox[].schema.register, setup registers the schema of outbox[].schema.file in
 kafka.registry, also before the slot, and prints what the registry's check of compatibility

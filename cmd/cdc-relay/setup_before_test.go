@@ -130,3 +130,26 @@ func TestSetup_RefusesOtherWordsForRowsFromBeforeTheSlot(t *testing.T) {
 	k.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", other)
 	invoke(t, k.env, "setup", "--before-slot", "delivered", "--set", "postgres.slot="+other).want(t, exitRefused, "", "start the relay, which writes one")
 }
+
+// A relay that does not have a table passes over its rows, also over those that come after somebody said that
+// its rows are delivered.
+func TestSetup_DeclaresNothingOfATableThatTheRelayLacks(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.setUp(t, "")
+		k.db.Exec(t, "CREATE TABLE other (LIKE outbox INCLUDING ALL)")
+		k.db.Exec(t, "ALTER PUBLICATION "+harness.Query[string](t, k.db, "SELECT pubname::text FROM pg_publication")+" ADD TABLE other")
+		k.runs(t, 1)
+		k.configure(t, "outbox: [{table: public.outbox}, {table: public.other}]\n")
+		declare := []string{"setup", "--before-slot", "delivered"}
+		before := k.told(t)
+		invoke(t, k.env, declare...).want(t, exitRefused, "", "did not have table public.other, and passes over its rows")
+		if got := k.told(t); got != before {
+			t.Errorf("refused: the topic has %q, want %q", got, before)
+		}
+		_, stop := k.streams(t)
+		stop()
+		released(t, k.db)
+		invoke(t, k.env, declare...).want(t, exitOK, "that the rows of public.other from before slot "+k.slot+" are delivered", "")
+	})
+}

@@ -21,8 +21,8 @@ func Fingerprint(published map[string]string) string {
 
 // PublishedAs returns, by publication, the rows of the catalog by which it has a table, each with its
 // identity and its version (oid and xmin). The text differs after any change of the publication
-// that concerns the table, also after one that was taken back: rows that were written in between
-// may be in no stream. Publications that do not exist are absent.
+// that concerns the table, also after one that was taken back, and, where a schema is published, after a
+// move out of it and back: rows that were written in between may be in no stream. Publications that do not exist are absent.
 func PublishedAs(q postgres.Querier, version int, table uint32, publications []string) (map[string]string, error) {
 	quoted := make([]string, len(publications))
 	for i, name := range publications {
@@ -30,7 +30,8 @@ func PublishedAs(q postgres.Querier, version int, table uint32, publications []s
 	}
 	schema, schemas := "", ""
 	if version >= 150000 { // before, there are no publications of schemas
-		schema = ", n.oid, n.xmin"
+		schema = fmt.Sprintf(`, n.oid, n.xmin, CASE WHEN n.oid IS NOT NULL THEN (SELECT pg_catalog.max(d.xmin::text::bigint) FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_class'::regclass
+			AND d.objid = %d AND d.objsubid = 0 AND d.refclassid = 'pg_catalog.pg_namespace'::regclass) END`, table) // written again when the table moves to another schema
 		schemas = fmt.Sprintf(" LEFT JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid AND n.pnnspid = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = %d)", table)
 	}
 	rows, err := q.All(fmt.Sprintf(`SELECT p.pubname, pg_catalog.concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin%[3]s) FROM pg_catalog.pg_publication p

@@ -29,6 +29,7 @@ type Partition struct {
 	Table    wal.Table
 	OID      uint32
 	Divided  bool   // into further partitions
+	Logged   bool   // its rows are in the WAL; false: it is unlogged, or a foreign table
 	Default  bool   // has the rows that no other one has
 	Bound    string // as the server prints it
 	From, To string // of a range of one column; empty: it has no such end
@@ -69,7 +70,8 @@ func partitions(q postgres.Querier, oid, one uint32, now, age string) (all []Par
 	if one != 0 {
 		only = fmt.Sprintf(" AND c.oid = %d", one)
 	}
-	rows, err := q.All(fmt.Sprintf(`SELECT n.nspname, c.relname, c.oid, c.relkind = 'p', pg_catalog.pg_get_expr(c.relpartbound, c.oid)
+	rows, err := q.All(fmt.Sprintf(`SELECT n.nspname, c.relname, c.oid, c.relkind = 'p', pg_catalog.pg_get_expr(c.relpartbound, c.oid),
+			c.relkind IN ('r', 'p') AND c.relpersistence = 'p'
 		FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE i.inhparent = %d AND NOT i.inhdetachpending%s ORDER BY c.oid`, oid, only))
 	if err != nil {
@@ -80,7 +82,7 @@ func partitions(q postgres.Querier, oid, one uint32, now, age string) (all []Par
 		if err != nil {
 			return nil, err
 		}
-		p := Partition{Table: wal.Table{Schema: row[0].Text, Name: row[1].Text}, OID: uint32(id), Divided: row[3].Text == "t", Bound: row[4].Text, Default: row[4].Text == "DEFAULT"}
+		p := Partition{Table: wal.Table{Schema: row[0].Text, Name: row[1].Text}, OID: uint32(id), Divided: row[3].Text == "t", Logged: row[5].Text == "t", Bound: row[4].Text, Default: row[4].Text == "DEFAULT"}
 		if ends := rangeBound.FindStringSubmatch(p.Bound); ends != nil {
 			p.From, p.To = end(ends[1]), end(ends[2])
 		}
@@ -181,6 +183,19 @@ func (s *Surveyor) Leaves(ctx context.Context, oid uint32) (all []Leaf, err erro
 		all = append(all, Leaf{wal.Table{Schema: row[0].Text, Name: row[1].Text}, uint32(id)})
 	}
 	return all, nil
+}
+
+// Has reports whether a table is a partition of another one, at whatever level. Whoever drops or
+// detaches one is not waited for.
+func (s *Surveyor) Has(ctx context.Context, root, table uint32) (bool, error) {
+	s.session.q.Ctx = ctx
+	row, err := s.session.q.One(fmt.Sprintf(`WITH RECURSIVE tree(oid) AS (SELECT %d::oid
+			UNION ALL SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree t ON i.inhparent = t.oid WHERE NOT i.inhdetachpending)
+		SELECT EXISTS (SELECT FROM tree WHERE oid = %d)`, root, table))
+	if err != nil {
+		return false, postgres.Classify("look at the partitions", err)
+	}
+	return row.Bool(0), row.Err
 }
 
 // Exists reports whether a table has a row that meets a condition.

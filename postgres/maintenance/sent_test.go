@@ -52,3 +52,40 @@ func TestSurveyor_SeesThatATableWasPutBack(t *testing.T) {
 		})
 	}
 }
+
+// So does one that was moved out of a schema that is published, and back.
+func TestSurveyor_SeesThatATableWasMovedBack(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"15", "18"} { // before, no schema is published
+		t.Run("postgres"+version, func(t *testing.T) {
+			t.Parallel()
+			db := harness.Postgres(t, version)
+			db.Exec(t, "CREATE SCHEMA elsewhere; CREATE TABLE one (n int PRIMARY KEY); CREATE PUBLICATION all_of FOR TABLES IN SCHEMA public")
+			s, err := OpenSurvey(t.Context(), postgres.Config{URL: db.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			oid := uint32(harness.Query[int64](t, db, "SELECT 'one'::regclass::oid::bigint"))
+			look := func() string {
+				t.Helper()
+				sent, err := s.Sent(t.Context(), oid, []string{"all_of"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return fmt.Sprint(sent.Published)
+			}
+			before := look()
+			db.Exec(t, "ALTER TABLE one ADD COLUMN m int; GRANT SELECT ON one TO PUBLIC; CREATE INDEX ON one (m)")
+			db.Exec(t, "VACUUM FREEZE pg_depend")
+			if look() != before {
+				t.Errorf("the table did not move: %q, before %q", look(), before)
+			}
+			db.Exec(t, "ALTER TABLE one SET SCHEMA elsewhere")
+			db.Exec(t, "ALTER TABLE elsewhere.one SET SCHEMA public")
+			if look() == before {
+				t.Error("the table was moved out of the schema and back, and nothing shows it")
+			}
+		})
+	}
+}

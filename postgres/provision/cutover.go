@@ -21,35 +21,33 @@ type CutTable struct {
 	Set   []string // statements of the trigger, such as NEW.published_at := now()
 }
 
-// ReadCuts reads the cuts of tables; nil: there is no trigger. A trigger that does not fire is an error.
-func ReadCuts(q postgres.Querier, tables []CutTable) ([]*catalog.Cut, error) {
-	cuts := make([]*catalog.Cut, len(tables))
-	for i, t := range tables {
-		rows, err := q.All(fmt.Sprintf(`SELECT coalesce(pg_catalog.obj_description(oid, 'pg_trigger'), ''), tgenabled FROM pg_catalog.pg_trigger
-			WHERE tgrelid = %d AND tgname = %s AND NOT tgisinternal`, t.OID, postgres.QuoteLiteral(postgres.CutoverTrigger)))
+// afterCut refuses a slot that begins now where the trigger of a cutover has marked rows before: no
+// publisher sends these, and the slot would not have them.
+func (s *setup) afterCut(name string) error {
+	if s.opt.AcceptCut {
+		return nil
+	}
+	for _, table := range s.cfg.Tables {
+		t, err := catalog.ReadTable(s.q, table)
 		if err != nil {
-			return nil, postgres.Classify("look for the trigger of table "+t.Table.String(), err)
+			return err
 		}
-		if len(rows) == 0 {
+		if t == nil { // it is still to be made
 			continue
 		}
-		cuts[i], err = catalog.ParseCut(rows[0][0].Text)
-		switch state := rows[0][1].Text; {
-		case err != nil:
-		case state == "D":
-			cuts[i].Off = true
-		case state != "A":
-			err = fmt.Errorf("trigger %s does not fire for every insert", postgres.CutoverTrigger)
-		}
+		cut, err := catalog.ReadCut(s.q, table, t.OID)
 		if err != nil {
-			return nil, cutError(t.Table, err, "find out who changed it; rows since then that have no mark are sent by the publisher and by the relay")
+			return err
+		}
+		if cut != nil && !cut.Off {
+			return &fault.Error{
+				Kind: fault.KindRefused, Reason: fault.ReasonCutoverTrigger, Op: "create", Subject: postgres.SlotSubject(name),
+				Err:  fmt.Errorf("a cutover has rows of table %s marked as published since %s (%s), and they would not be in the slot: nobody would send those that no earlier slot has sent", table, cut.At, cut.Time.UTC().Format("2006-01-02 15:04:05 UTC")),
+				Hint: "to send them, run " + cut.Backfill() + ", which makes the slot; if they are sent, use --accept-gap, or, once no polling publisher is left, have the owner drop the trigger: " + UncutSQL(table, t.OID),
+			}
 		}
 	}
-	return cuts, nil
-}
-
-func cutError(table wal.Table, err error, hint string) error {
-	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonCutoverTrigger, Op: "look at", Subject: "table " + table.String(), Err: err, Hint: hint}
+	return nil
 }
 
 // CutLockTimeout bounds how long the lock of a cut is waited for, because writers wait behind it.
@@ -98,7 +96,7 @@ func (l *Locked) lock() error {
 			return postgres.Classify("look at table "+t.Table.String(), err)
 		}
 		if !row.Bool(0) {
-			return cutError(t.Table, errors.New("somebody replaced it"), "run the command again")
+			return catalog.CutError(t.Table, errors.New("somebody replaced it"), "run the command again")
 		}
 		if err := l.q.Exec("RESET ROLE; SET LOCAL ROLE " + wal.QuoteIdentifier(row.Text(1)) + "; LOCK TABLE " + t.Table.SQL() + " IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 			return postgres.Classify("lock table "+t.Table.String(), err)

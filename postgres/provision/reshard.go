@@ -29,6 +29,9 @@ type ReshardOptions struct {
 	// OnWait, when set, is called once for each thing that somebody else has to do.
 	OnWait func(text string)
 
+	// BeforeDrop, when set, is called once all new slots exist, and all old ones still do.
+	BeforeDrop func()
+
 	// Wait bounds the waits. Zero waits as long as the context lets it.
 	Wait time.Duration
 }
@@ -339,6 +342,9 @@ func (r *resharding) finish() error {
 		if s.Active {
 			return r.refuse(fmt.Errorf("%s is streamed from", postgres.SlotSubject(s.Name)), "stop that relay, and run the command again")
 		}
+	}
+	if r.wait.BeforeDrop != nil && len(r.old) == r.from {
+		r.wait.BeforeDrop()
 	}
 	for _, s := range r.old {
 		if err := r.q.Exec(dropSlotSQL(s.Name)); err != nil {

@@ -46,6 +46,9 @@ type SetupOptions struct {
 	// WithoutSlots leaves the slots out, which somebody else makes.
 	WithoutSlots bool
 
+	// AcceptCut makes a slot although the trigger of a cutover marks new rows as published.
+	AcceptCut bool
+
 	// SlotTimeout bounds the slot's creation, which waits for every transaction
 	// that is open at its start. Defaults to 30s.
 	SlotTimeout time.Duration
@@ -421,6 +424,9 @@ func (s *setup) planSlot(i int) error {
 	row, err := catalog.ReadSlot(s.q, s.server.ServerVersion, name)
 	if postgres.Reason(err) == fault.ReasonSlotMissing {
 		if err := s.whileHalf(name); err != nil {
+			return err
+		}
+		if err := s.afterCut(name); err != nil {
 			return err
 		}
 		shard.slot.SQL = createSlot(name, s.server.ServerVersion)

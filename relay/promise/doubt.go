@@ -1,6 +1,7 @@
 package promise
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -18,18 +19,38 @@ const doubtPatience = 5 * time.Second
 // delivered until a person says so (stored.BeforeDeclared).
 type Doubts struct{ written, looked bool }
 
+// Again has Absent look once more: another relay has used the slot.
+func (d *Doubts) Again() { d.looked = false }
+
 // Absent takes back, once, what is known of the rows of all tables but those that the relay streams: the
-// slot moves past their rows, and nobody sends them. Nothing may be confirmed before that. It takes no longer
-// than limit.
-func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, tables []*wal.Relation) error {
+// slot moves past their rows, and nobody sends them. It also does so for tables that whoever streamed
+// before did not have, unless that was learnt at start, where the slot is, or later: the slot has moved past
+// their rows. Nothing may be confirmed before that. It takes no longer than limit.
+func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, start wal.LSN, tables []*wal.Relation) error {
 	if ledger == nil || d.looked {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := takeBack(ctx, ledger, system, slot, version, func(rec *stored.BeforeSlot) bool {
-		return !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return t.OID == rec.OID })
+	known, err := ledger.Read(ctx, stored.BeforeSlotSuffix(system, slot))
+	if err != nil {
+		return err
+	}
+	ours := stored.Streamed{Relay: version}
+	for _, t := range tables {
+		ours.Tables = append(ours.Tables, t.OID)
+	}
+	key := stored.StreamedKey(system, slot)
+	before, unknown := stored.ParseStreamed(known[key])
+	lacked := func(rec *stored.BeforeSlot) bool {
+		return unknown == nil && rec.Point < start && !slices.Contains(before.Tables, rec.OID)
+	}
+	err = takeBack(ctx, ledger, known, version, func(rec *stored.BeforeSlot) bool {
+		return !slices.Contains(ours.Tables, rec.OID) || lacked(rec)
 	})
+	if err == nil && !bytes.Equal(known[key], ours.Encode()) { // last: until then the tables of before count
+		err = ledger.Write(ctx, key, ours.Encode())
+	}
 	d.looked = err == nil
 	return err
 }
@@ -52,14 +73,14 @@ func (d *Doubts) Write(ctx context.Context, ledger Ledger, system, slot, version
 // TakeBack takes back what is known of the rows of a slot, in all tables, also in those that the
 // configuration does not have any more.
 func TakeBack(ctx context.Context, ledger Ledger, system, slot, version string) error {
-	return takeBack(ctx, ledger, system, slot, version, func(*stored.BeforeSlot) bool { return true })
-}
-
-func takeBack(ctx context.Context, ledger Ledger, system, slot, version string, of func(*stored.BeforeSlot) bool) error {
 	known, err := ledger.Read(ctx, stored.BeforeSlotSuffix(system, slot))
 	if err != nil {
 		return err
 	}
+	return takeBack(ctx, ledger, known, version, func(*stored.BeforeSlot) bool { return true })
+}
+
+func takeBack(ctx context.Context, ledger Ledger, known map[string][]byte, version string, of func(*stored.BeforeSlot) bool) error {
 	for key, value := range known {
 		rec, err := stored.ParseBeforeSlot(value)
 		if err != nil || !rec.Before.Known() || !of(&rec) {
