@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -20,75 +19,27 @@ import (
 // how far it may confirm, before it confirms. Its own client keeps failures of that topic away
 // from records. It is safe for concurrent use.
 type Ledger struct {
-	at    broker.Connection
-	topic string
-	turn  chan struct{} // one token, out while a write is not answered
-
-	mu     sync.Mutex
-	client *kgo.Client // whoever has the turn may replace it
-	closed bool
+	at       broker.Connection
+	topic    string
+	producer *broker.Producer
+	turn     chan struct{} // one token, out while a write is not answered
 }
 
 // NewLedger checks the configuration and connects to nothing.
 func NewLedger(at broker.Connection, topic string) (*Ledger, error) {
-	l := &Ledger{at: at, topic: topic, turn: make(chan struct{}, 1)}
-	var err error
-	if l.client, err = l.connect(); err != nil {
+	producer, err := broker.NewProducer(func() (*kgo.Client, error) {
+		return at.Consumer(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(broker.UnknownTries))
+	})
+	if err != nil {
 		return nil, err
 	}
+	l := &Ledger{at: at, topic: topic, producer: producer, turn: make(chan struct{}, 1)}
 	l.turn <- struct{}{}
 	return l, nil
 }
 
-func (l *Ledger) connect() (*kgo.Client, error) {
-	return l.at.Consumer(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(broker.UnknownTries))
-}
-
 // Close gives the connections up. A Write that waits ends with an error.
-func (l *Ledger) Close() {
-	l.mu.Lock()
-	l.closed = true
-	client := l.client
-	l.mu.Unlock()
-	client.Close()
-}
-
-func (l *Ledger) current() *kgo.Client {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.client
-}
-
-// producer is a client that has a producer id, or tries again by itself to get one. One that was refused it
-// keeps to that, so the next write has another client.
-func (l *Ledger) producer(ctx context.Context) (*kgo.Client, error) {
-	client := l.current()
-	_, err := broker.AskProducerID(ctx, client)
-	if err == nil {
-		return client, nil
-	}
-	if ctx.Err() == nil {
-		l.replace(client)
-	}
-	return nil, err
-}
-
-func (l *Ledger) replace(refused *kgo.Client) {
-	next, err := l.connect()
-	if err != nil {
-		return // the configuration was valid a moment ago
-	}
-	l.mu.Lock()
-	closed := l.closed
-	if !closed {
-		l.client = next
-	}
-	l.mu.Unlock()
-	if closed {
-		refused = next
-	}
-	refused.Close()
-}
+func (l *Ledger) Close() { l.producer.Close() }
 
 // Read returns the newest value of each key with this suffix, without deleted ones. The values
 // are not transactional, so an open transaction hides none. Read reads the whole topic, which
@@ -167,7 +118,7 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 // bounds returns the topic's first offset and its high watermark, which is also after the
 // records of an open transaction.
 func (l *Ledger) bounds(ctx context.Context) (first, end int64, err error) {
-	admin := kadm.NewClient(l.current())
+	admin := kadm.NewClient(l.producer.Current())
 	if err := VerifyCheckpointTopic(ctx, admin, l.topic); err != nil {
 		return 0, 0, err
 	}
@@ -204,7 +155,7 @@ func (l *Ledger) Write(ctx context.Context, key string, value []byte) error {
 	case <-ctx.Done():
 		return l.failure("write to", context.Cause(ctx))
 	}
-	client, err := l.producer(ctx)
+	client, err := l.producer.Client(ctx)
 	if err != nil {
 		l.turn <- struct{}{}
 		return l.failure("write to", err)
