@@ -316,21 +316,69 @@ func TestExamples_StopAtARecordWithoutAnID(t *testing.T) {
 	}
 }
 
-// Spring's default error handler would leave out a record that has failed ten times.
+// finals throws an exception of each class after which Spring's error handler leaves a record out by
+// default, one at each call. NoSuchMethodException is no RuntimeException.
+const finals = `package consume;
+
+import java.util.Iterator;
+import org.springframework.kafka.listener.ExceptionClassifier;
+import org.springframework.objenesis.SpringObjenesis;
+
+final class Finals {
+    private static final Iterator<Class<? extends Throwable>> ALL = ExceptionClassifier.defaultFatalExceptionsList().iterator();
+
+    private Finals() {}
+
+    @SuppressWarnings("unchecked")
+    static <T extends Throwable> void next() throws T {
+        if (ALL.hasNext()) {
+            throw (T) new SpringObjenesis().newInstance(ALL.next());
+        }
+    }
+}
+`
+
+// Spring's default error handler would leave out a record that has failed ten times, or once with an
+// exception that it takes for final. By default its transactions are committed when an exception that
+// is no RuntimeException leaves them: the key would be claimed without its work.
 func TestExamples_SpringLeavesNoRecordOutThatFails(t *testing.T) {
 	t.Parallel()
 	x := exampleOf("spring")
 	dir := x.ready(t)
+	source, err := os.ReadFile(filepath.Join(dir, "src/main/java/consume/Consume.java"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const call = "                handle(event);\n"
+	if strings.Count(string(source), call) != 1 {
+		t.Fatalf("the example has %q not once", call)
+	}
+	failing := t.TempDir()
+	for name, text := range map[string]string{"Finals.java": finals, "Consume.java": strings.Replace(string(source), call, "                Finals.next();\n"+call, 1)} {
+		if err := os.WriteFile(filepath.Join(failing, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	javac := exec.CommandContext(t.Context(), "javac", "-parameters", "-cp", "target/classes:target/lib/*", "-d", failing, filepath.Join(failing, "Finals.java"), filepath.Join(failing, "Consume.java")) //nolint:gosec // of the example
+	javac.Dir = dir
+	if out, err := javac.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	f := newShopFloor(t, "")
 	const orders = 20
 	f.placeOrders(t, orders)
 	relay := f.relay(t)
 	f.DB.Exec(t, "ALTER TABLE ledger RENAME TO away")
-	consumer := f.run(t, dir, x.consume)
+	consumer := f.run(t, dir, []string{"java", "-cp", failing + ":target/classes:target/lib/*", "consume.Consume"})
 	relaytest.Eventually(t, "a record fails more than ten times", func() (bool, string) {
 		out := consumer.out.String()
 		return strings.Contains(out, "attempt 12: topic "+f.topic), out
 	})
+	for _, final := range []string{"DeserializationException", "MessageConversionException", "ConversionException", "MethodArgumentResolutionException", "NoSuchMethodException", "ClassCastException"} {
+		if !strings.Contains(consumer.out.String(), "."+final+"\n") {
+			t.Errorf("no record failed with a %s\n%s", final, consumer.out.String())
+		}
+	}
 	f.DB.Exec(t, "ALTER TABLE away RENAME TO ledger")
 	f.awaitLedger(t, 2*orders, consumer)
 	f.verify(t, orders)
