@@ -26,4 +26,4 @@ if [ ! -x "$program" ]; then
 fi
 echo "daprd: $("$program" --version)"
 cd test/ends
-CDC_RELAY_DAPRD=$program "$go" test -tags dapr -count=1 -timeout 10m -v -run '^TestDapr_Sidecar$' .
+CDC_RELAY_DAPRD=$program "$go" test -tags dapr -count=1 -timeout 10m -v -run '^TestDapr_Sidecar' .
