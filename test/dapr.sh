@@ -22,7 +22,7 @@ if [ ! -x "$program" ]; then
 	sed -i '1s|^//go:build .*||' "$work/cmd/daprd/components/pubsub_kafka.go"
 	rm "$work/cmd/daprd/components/zz_notag.go" # which ends the program without such a tag
 	mkdir -p .bin
-	(cd "$work" && nice "$go" build -o "$program" ./cmd/daprd)
+	(cd "$work" && nice "$go" build -ldflags "-X github.com/dapr/dapr/pkg/buildinfo.version=${version#v}" -o "$program" ./cmd/daprd)
 fi
 echo "daprd: $("$program" --version)"
 cd test/ends

@@ -88,7 +88,7 @@ func (f *shopFloor) awaitNoLag(t *testing.T, consumer *process) {
 }
 
 // What the page says of Dapr: the answer 404 drops an event, and an event of rawPayload has another
-// id at each delivery, but the record's headers.
+// id at each delivery, beside the record's headers.
 func TestDapr_SidecarDropsAnEventThatIsNotFound(t *testing.T) {
 	daprd := os.Getenv("CDC_RELAY_DAPRD")
 	if daprd == "" {
