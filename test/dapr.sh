@@ -22,8 +22,8 @@ if [ ! -x "$program" ]; then
 	sed -i '1s|^//go:build .*||' "$work/cmd/daprd/components/pubsub_kafka.go"
 	rm "$work/cmd/daprd/components/zz_notag.go" # which ends the program without such a tag
 	mkdir -p .bin
-	(cd "$work" && nice "$go" build -o "$program" ./cmd/daprd)
+	(cd "$work" && nice "$go" build -ldflags "-X github.com/dapr/dapr/pkg/buildinfo.version=${version#v}" -o "$program" ./cmd/daprd)
 fi
 echo "daprd: $("$program" --version)"
 cd test/ends
-CDC_RELAY_DAPRD=$program "$go" test -tags dapr -count=1 -timeout 10m -v -run '^TestDapr_Sidecar$' .
+CDC_RELAY_DAPRD=$program "$go" test -tags dapr -count=1 -timeout 10m -v -run '^TestDapr_Sidecar' .

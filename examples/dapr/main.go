@@ -18,20 +18,43 @@ import (
 	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
 )
 
-// event is what the sidecar posts: the CloudEvent that the relay wrote.
+// event is the CloudEvent that the relay wrote, as the sidecar posts it.
 type event struct {
 	ID      string `json:"id"`
 	Type    string `json:"type"`
 	Subject string `json:"subject"` // the aggregate's id
 	Topic   string `json:"topic"`   // added by Dapr
-	Data    struct {
-		Amount int `json:"amount"`
-	} `json:"data"`
+	Data    amount `json:"data"`
+}
+
+type amount struct {
+	Amount int `json:"amount"`
+}
+
+func cloudEvent(r *http.Request) (e event, err error) {
+	err = json.NewDecoder(r.Body).Decode(&e)
+	return e, err
+}
+
+// rawPayload is an event of Dapr's own around the value of a record, with another id at each
+// delivery. The id, the type and the key are the record's: Dapr makes HTTP headers of them.
+func rawPayload(r *http.Request) (e event, err error) {
+	var envelope struct {
+		Topic string `json:"topic"`
+		Value []byte `json:"data_base64"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&envelope); err != nil {
+		return e, err
+	}
+	e = event{ID: r.Header.Get("id"), Type: r.Header.Get("eventType"), Subject: r.Header.Get("__key"), Topic: envelope.Topic}
+	err = json.Unmarshal(envelope.Value, &e.Data)
+	return e, err
 }
 
 type subscriber struct {
-	db  *pgxpool.Pool
-	box *inbox.Inbox
+	db   *pgxpool.Pool
+	box  *inbox.Inbox
+	read func(*http.Request) (event, error)
 }
 
 // ServeHTTP answers SUCCESS for what is done, now or before, and RETRY for everything else. It never
@@ -47,8 +70,8 @@ func (s *subscriber) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *subscriber) receive(r *http.Request) error {
-	var e event
-	if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+	e, err := s.read(r) // the CloudEvent
+	if err != nil {
 		return err
 	}
 	return pgx.BeginFunc(r.Context(), s.db, func(tx pgx.Tx) error {
@@ -70,6 +93,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	http.Handle("POST /orders", &subscriber{db, box})
-	log.Fatal(http.ListenAndServe(cmp.Or(os.Getenv("LISTEN"), "localhost:8080"), nil))
+	http.Handle("POST /orders", &subscriber{db, box, cloudEvent})
+	http.Handle("POST /raw", &subscriber{db, box, rawPayload})
+	log.Fatal(http.ListenAndServe(cmp.Or(os.Getenv("LISTEN"), "localhost:8090"), nil))
 }

@@ -1,19 +1,26 @@
 package ends
 
 import (
+	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"maps"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	cloudevents "github.com/cloudevents/sdk-go/v2"
+	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -122,22 +129,73 @@ func (f *shopFloor) placeOrders(t *testing.T, orders int) {
 	}
 }
 
-const daprValue = ", value: cloudevents, cloudevents_source: /shop"
+// delivery is how a sidecar gives the subscriber an event: what the relay writes, where to, and what
+// the sidecar makes of a record.
+type delivery struct {
+	name, value, path string
+	subscription      string // of examples/dapr
+	request           func(t *testing.T, record *kgo.Record) ([]byte, http.Header)
+}
+
+var deliveries = []delivery{
+	{"CloudEvents", ", value: cloudevents, cloudevents_source: /shop", "/orders", "components/subscription.yaml", func(t *testing.T, record *kgo.Record) ([]byte, http.Header) {
+		var event map[string]any
+		if err := json.Unmarshal(record.Value, &event); err != nil {
+			t.Fatal(err)
+		}
+		event["topic"], event["pubsubname"] = record.Topic, "kafka" // as Dapr adds them
+		body, err := json.Marshal(event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return body, http.Header{}
+	}},
+	{"rawPayload", "", "/raw", "raw/subscription.yaml", func(t *testing.T, record *kgo.Record) ([]byte, http.Header) {
+		body, err := json.Marshal(map[string]any{
+			"id": rand.Text(), "specversion": "1.0", "source": "Dapr", "type": "com.dapr.event.sent",
+			"topic": record.Topic, "pubsubname": "kafka", "datacontenttype": "application/octet-stream", "data_base64": record.Value,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := http.Header{}
+		header.Set("__key", string(record.Key))
+		for _, h := range record.Headers {
+			header.Set(strings.ToLower(h.Key), string(h.Value))
+		}
+		return body, header
+	}},
+}
 
 // The subscriber gets what a sidecar posts, several times, at the same time and while its database
 // fails, and answers what has the sidecar deliver again only where something is undone.
 func TestDapr_SubscriberHandlesRedeliveriesOnce(t *testing.T) {
 	t.Parallel()
+	for _, d := range deliveries {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			handlesRedeliveriesOnce(t, d)
+		})
+	}
+}
+
+func handlesRedeliveriesOnce(t *testing.T, d delivery) {
 	dir := daprExample.ready(t)
-	f := newShopFloor(t, daprValue)
+	f := newShopFloor(t, d.value)
 	const orders = 30
 	f.placeOrders(t, orders)
 	relay := f.relay(t)
 	f.AwaitCaughtUp(t)
 	relay.stop(t)
 	port, subscriber := f.subscriber(t, dir)
-	post := func(body []byte) string {
-		response, err := http.Post("http://127.0.0.1:"+port+"/orders", "application/cloudevents+json", strings.NewReader(string(body)))
+	post := func(body []byte, header http.Header) string {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:"+port+d.path, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(request.Header, header)
+		request.Header.Set("Content-Type", "application/cloudevents+json")
+		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			return err.Error()
 		}
@@ -149,30 +207,26 @@ func TestDapr_SubscriberHandlesRedeliveriesOnce(t *testing.T) {
 		}
 		return status.Status
 	}
-	if got := post([]byte("no JSON")); got != "RETRY" {
+	if got := post([]byte("no JSON"), nil); got != "RETRY" {
 		t.Errorf("to what is no event: %s", got)
 	}
 	f.DB.Exec(t, "ALTER TABLE ledger RENAME TO away")
 	for n, record := range f.Brokers.Read(t, f.topic) {
-		var event map[string]any
-		if err := json.Unmarshal(record.Value, &event); err != nil {
-			t.Fatal(err)
-		}
-		event["topic"], event["pubsubname"] = f.topic, "kafka" // as Dapr adds them
-		body, err := json.Marshal(event)
-		if err != nil {
-			t.Fatal(err)
-		}
 		if n == 0 {
-			if got := post(body); got != "RETRY" {
+			body, header := d.request(t, &kgo.Record{Topic: record.Topic, Key: record.Key, Value: []byte(strings.ReplaceAll(string(record.Value), `"id"`, `"no"`))})
+			if got := post(body, header); got != "RETRY" {
+				t.Errorf("to an event without an id: %s", got)
+			}
+			if got := post(d.request(t, record)); got != "RETRY" {
 				t.Errorf("while the table is away: %s", got)
 			}
 			f.DB.Exec(t, "ALTER TABLE away RENAME TO ledger")
 		}
 		var wait sync.WaitGroup
-		for range 1 + rand.IntN(3) {
+		for range 1 + mathrand.IntN(3) {
+			body, header := d.request(t, record)
 			wait.Go(func() {
-				if got := post(body); got != "SUCCESS" {
+				if got := post(body, header); got != "SUCCESS" {
 					t.Errorf("%s", got)
 				}
 			})
@@ -181,4 +235,30 @@ func TestDapr_SubscriberHandlesRedeliveriesOnce(t *testing.T) {
 	}
 	f.verify(t, orders)
 	subscriber.kill()
+}
+
+// Dapr drops an event to which an HTTP server answers 404, as the relay's own would. The page has
+// the sidecar post to the port on which the subscriber listens, which is not the relay's.
+func TestDapr_PageHasThePortOfTheSubscriber(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../examples/dapr/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("../../examples/dapr/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := regexp.MustCompile(`--app-port (\d+)`).FindSubmatch(page)
+	listens := regexp.MustCompile(`"localhost:(\d+)"`).FindSubmatch(source)
+	if port == nil || listens == nil || string(port[1]) != string(listens[1]) {
+		t.Fatalf("the sidecar posts to %q, the subscriber listens on %q", port, listens)
+	}
+	cfg, err := config.Load(config.Options{Path: "../../examples/dapr/cdc-relay.yaml", Environ: []string{"POSTGRES_URL=postgres://localhost/shop", "KAFKA_BROKERS=localhost:9092"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(cfg.HTTP().Listen, ":"+string(port[1])) {
+		t.Errorf("the relay listens on %s too", cfg.HTTP().Listen)
+	}
 }

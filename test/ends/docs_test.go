@@ -33,7 +33,7 @@ var event = outbox.Event{AggregateType: "order", AggregateID: "o-1", Type: "Orde
 func TestDocs_SnippetsAreRun(t *testing.T) {
 	t.Parallel()
 	shown := ""
-	for _, file := range []string{"docs_test.go", "docs_consume_test.go", "redis_test.go", "metrics_test.go", "../../examples/dapr/main.go", "../../examples/dapr/cdc-relay.yaml", "../../examples/dapr/components/pubsub.yaml", "../../examples/dapr/components/subscription.yaml", "../../examples/typescript/kafkajs.ts", "../../examples/python/consume_async.py"} {
+	for _, file := range []string{"docs_test.go", "docs_consume_test.go", "redis_test.go", "metrics_test.go", "../../examples/dapr/main.go", "../../examples/dapr/cdc-relay.yaml", "../../examples/dapr/components/pubsub.yaml", "../../examples/dapr/components/subscription.yaml", "../../examples/dapr/raw/subscription.yaml", "../../examples/typescript/kafkajs.ts", "../../examples/python/consume_async.py"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

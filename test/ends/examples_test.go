@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -124,6 +125,7 @@ func (x example) ready(t *testing.T) string {
 type shopFloor struct {
 	*relaytest.Pipeline
 	topic string
+	group string
 	env   []string
 }
 
@@ -136,12 +138,12 @@ func newShopFloor(t *testing.T, more string) *shopFloor {
 	}
 	db.Exec(t, string(schema))
 	createInbox(t, db)
-	f := &shopFloor{topic: harness.Unique(t, "order-events")}
+	f := &shopFloor{topic: harness.Unique(t, "order-events"), group: harness.Unique(t, "billing")}
 	brokers.CreateTopic(t, f.topic, 3)
 	f.Pipeline = relaytest.New(t, db, brokers, []string{"{table: public.outbox, topic: " + f.topic + more + "}"})
 	f.YAML = strings.Replace(f.YAML, "  compression: none\n", "", 1) // as users run it
 	f.Setup(t)
-	f.env = append(os.Environ(), "DATABASE_URL="+db.URL, "KAFKA_BROKERS="+strings.Join(brokers.Addrs, ","), "TOPIC="+f.topic, "GROUP="+harness.Unique(t, "billing"))
+	f.env = append(os.Environ(), "DATABASE_URL="+db.URL, "KAFKA_BROKERS="+strings.Join(brokers.Addrs, ","), "TOPIC="+f.topic, "GROUP="+f.group)
 	return f
 }
 
@@ -205,6 +207,37 @@ func (p *process) kill() {
 	<-p.done
 }
 
+// forget takes members out of the group, but for those of the clients named. They are dead, and the
+// brokers would learn that by the end of their sessions: 10 to 45 seconds, for which others wait.
+func forget(t *testing.T, brokers *harness.Brokers, group string, but ...string) {
+	t.Helper()
+	described, err := brokers.Admin(t).DescribeGroups(t.Context(), group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave := kmsg.NewPtrLeaveGroupRequest()
+	leave.Group = group
+	for _, m := range described[group].Members {
+		if slices.Contains(but, m.ClientID) {
+			continue
+		}
+		member := kmsg.NewLeaveGroupRequestMember()
+		member.MemberID = m.MemberID
+		leave.Members = append(leave.Members, member)
+	}
+	if len(leave.Members) == 0 {
+		return
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if _, err := leave.RequestWith(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (f *shopFloor) ledger(t *testing.T) int {
 	return harness.Query[int](t, f.DB, "SELECT count(*)::int FROM ledger")
 }
@@ -243,6 +276,7 @@ func TestExamples(t *testing.T) {
 				relay = f.relay(t)
 				if n < 3 {
 					consumer.kill()
+					forget(t, f.Brokers, f.group)
 					consumer = f.run(t, dir, x.consume)
 				}
 			}
@@ -316,21 +350,69 @@ func TestExamples_StopAtARecordWithoutAnID(t *testing.T) {
 	}
 }
 
-// Spring's default error handler would leave out a record that has failed ten times.
+// finals throws an exception of each class after which Spring's error handler leaves a record out by
+// default, one at each call. NoSuchMethodException is no RuntimeException.
+const finals = `package consume;
+
+import java.util.Iterator;
+import org.springframework.kafka.listener.ExceptionClassifier;
+import org.springframework.objenesis.SpringObjenesis;
+
+final class Finals {
+    private static final Iterator<Class<? extends Throwable>> ALL = ExceptionClassifier.defaultFatalExceptionsList().iterator();
+
+    private Finals() {}
+
+    @SuppressWarnings("unchecked")
+    static <T extends Throwable> void next() throws T {
+        if (ALL.hasNext()) {
+            throw (T) new SpringObjenesis().newInstance(ALL.next());
+        }
+    }
+}
+`
+
+// Spring's default error handler would leave out a record that has failed ten times, or once with an
+// exception that it takes for final. By default its transactions are committed when an exception that
+// is no RuntimeException leaves them: the key would be claimed without its work.
 func TestExamples_SpringLeavesNoRecordOutThatFails(t *testing.T) {
 	t.Parallel()
 	x := exampleOf("spring")
 	dir := x.ready(t)
+	source, err := os.ReadFile(filepath.Join(dir, "src/main/java/consume/Consume.java"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const call = "                handle(event);\n"
+	if strings.Count(string(source), call) != 1 {
+		t.Fatalf("the example has %q not once", call)
+	}
+	failing := t.TempDir()
+	for name, text := range map[string]string{"Finals.java": finals, "Consume.java": strings.Replace(string(source), call, "                Finals.next();\n"+call, 1)} {
+		if err := os.WriteFile(filepath.Join(failing, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	javac := exec.CommandContext(t.Context(), "javac", "-parameters", "-cp", "target/classes:target/lib/*", "-d", failing, filepath.Join(failing, "Finals.java"), filepath.Join(failing, "Consume.java")) //nolint:gosec // of the example
+	javac.Dir = dir
+	if out, err := javac.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	f := newShopFloor(t, "")
 	const orders = 20
 	f.placeOrders(t, orders)
 	relay := f.relay(t)
 	f.DB.Exec(t, "ALTER TABLE ledger RENAME TO away")
-	consumer := f.run(t, dir, x.consume)
+	consumer := f.run(t, dir, []string{"java", "-cp", failing + ":target/classes:target/lib/*", "consume.Consume"})
 	relaytest.Eventually(t, "a record fails more than ten times", func() (bool, string) {
 		out := consumer.out.String()
 		return strings.Contains(out, "attempt 12: topic "+f.topic), out
 	})
+	for _, final := range []string{"DeserializationException", "MessageConversionException", "ConversionException", "MethodArgumentResolutionException", "NoSuchMethodException", "ClassCastException"} {
+		if !strings.Contains(consumer.out.String(), "."+final+"\n") {
+			t.Errorf("no record failed with a %s\n%s", final, consumer.out.String())
+		}
+	}
 	f.DB.Exec(t, "ALTER TABLE away RENAME TO ledger")
 	f.awaitLedger(t, 2*orders, consumer)
 	f.verify(t, orders)
@@ -385,6 +467,7 @@ func TestExamples_AHandlerThatHidesAFailureLosesNothing(t *testing.T) {
 				}
 			})
 			f.DB.Exec(t, "ALTER TABLE away RENAME TO ledger")
+			forget(t, f.Brokers, f.group)
 			consumer := f.run(t, dir, x.consume)
 			f.awaitLedger(t, 2*orders, consumer)
 			f.verify(t, orders)
@@ -443,6 +526,7 @@ func TestExamples_ClientsNeedACodecForTheDefaultCompression(t *testing.T) {
 			if !strings.Contains(without.out.String(), client.message) {
 				t.Errorf("the page has another error than this one:\n%s", without.out.String())
 			}
+			forget(t, f.Brokers, f.group)
 			with := f.run(t, dir, client.with)
 			f.awaitLedger(t, 2*orders, with)
 			f.verify(t, orders)

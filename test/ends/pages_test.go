@@ -103,6 +103,7 @@ func TestExamples_PagesAreFollowedWordByWord(t *testing.T) {
 			return harness.Query[int](t, db, "SELECT count(*)::int FROM ledger") == lines
 		})
 		written.end(t)
+		forget(t, brokers, "billing") // who did not leave
 		if out := written.out.String(); strings.Contains(out, "SLF4J") {
 			t.Errorf("%s: %s", x.folder, out)
 		}

@@ -15,7 +15,7 @@ import (
 
 // A consumer that stops does not wait for the session of another one that was killed, even while
 // the group does. What it could not commit is handled once all the same. With -short the brokers
-// are in-process ones, as the end of a session takes a minute.
+// are in-process ones.
 func TestConsumer_StopsBesideAKilledMember(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -31,7 +31,7 @@ func stopsBesideAKilledMember(t *testing.T, brokers *harness.Brokers) {
 	killed := s.child("", 0, 1)
 	killed.Session = session
 	cfg := s.config()
-	cfg.Kafka = append(cfg.Kafka, kgo.SessionTimeout(session))
+	cfg.Kafka = append(cfg.Kafka, kgo.SessionTimeout(session), kgo.ClientID("alive"))
 	s.produce(t, 100, 30)
 	process := killed.start(t)
 	m := s.start(t, cfg)
@@ -50,6 +50,7 @@ func stopsBesideAKilledMember(t *testing.T, brokers *harness.Brokers) {
 		t.Errorf("it took %s to stop", took)
 	}
 	t.Logf("stopped after %s: %v", took.Round(time.Millisecond), err)
+	forget(t, brokers, s.group, "alive")
 	s.awaitAll(t)
 	s.awaitCommitted(t)
 	third.stop(t)

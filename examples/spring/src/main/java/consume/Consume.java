@@ -32,9 +32,9 @@ public class Consume {
             this.db = db;
         }
 
-        /** Claims the key and does the work in one transaction. */
+        /** Claims the key and does the work in one transaction. Without rollbackFor Spring would commit when a checked exception is thrown: the key without its work. */
         @KafkaListener(topics = "${TOPIC:order-events}")
-        @Transactional
+        @Transactional(rollbackFor = Exception.class)
         public void once(ConsumerRecord<String, String> event) {
             int claimed = db.sql("INSERT INTO inbox (consumer, key, at) VALUES (?, ?, now()) ON CONFLICT DO NOTHING")
                     .params(CONSUMER, keyOf(event))

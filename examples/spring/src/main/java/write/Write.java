@@ -13,7 +13,7 @@ import org.springframework.transaction.annotation.Transactional;
 /** Places orders and takes payments. */
 @SpringBootApplication
 public class Write {
-    /** Each change and its event are one transaction. */
+    /** Each change and its event are one transaction. Without rollbackFor Spring would commit when a checked exception is thrown in between. */
     @Service
     static class Orders {
         private final JdbcClient db;
@@ -22,7 +22,7 @@ public class Write {
             this.db = db;
         }
 
-        @Transactional
+        @Transactional(rollbackFor = Exception.class)
         UUID place(int total) {
             UUID order = UUID.randomUUID();
             db.sql("INSERT INTO orders (id, total) VALUES (?, ?)").params(order, total).update();
@@ -30,7 +30,7 @@ public class Write {
             return order;
         }
 
-        @Transactional
+        @Transactional(rollbackFor = Exception.class)
         void pay(UUID order) {
             int total = db.sql("UPDATE orders SET paid = true WHERE id = ? RETURNING total").param(order).query(Integer.class).single();
             emit(order, "OrderPaid", -total);
