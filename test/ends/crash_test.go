@@ -321,10 +321,7 @@ func TestConsumer_LosesConnectionsToTheDatabase(t *testing.T) {
 			proxy.Heal()
 		}
 	}
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 	if dead := s.brokers.Read(t, letters); len(dead) > 0 {
 		t.Errorf("%d records paid for the connections", len(dead))
 	}
@@ -349,10 +346,7 @@ func TestConsumer_OutlivesServers(t *testing.T) {
 		}
 		s.brokers.Fake.TakeAway(200 * time.Millisecond)
 	}
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 }
 
 // A record that ends the process each time is found among others that were on their way, and becomes

@@ -74,10 +74,7 @@ func TestConsumer_GoesBackWithADatabaseThatLostCommits(t *testing.T) {
 				if !running {
 					m = s.start(t, cfg)
 				}
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
-				s.verify(t)
+				s.finish(t, m)
 			})
 		}
 	}

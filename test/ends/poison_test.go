@@ -129,10 +129,7 @@ func TestPoison_BecomesADeadLetterAndIsHandledWhenItIsSentAgain(t *testing.T) {
 			s.send(t, []*kgo.Record{{Key: []byte("again " + header(r, "id")), Value: r.Value, Headers: r.Headers}})
 		}
 	}
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 }
 
 func TestPoison_AmongOthersCountsAloneAndKeepsOrder(t *testing.T) {
@@ -202,10 +199,7 @@ func TestPoison_HoldsTheOffsetOfItsPartition(t *testing.T) {
 	cured = true
 	mu.Unlock()
 	m = s.start(t, cfg)
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 }
 
 // While brokers do not take the dead letter, its record is neither marked nor passed.
@@ -276,10 +270,7 @@ func TestPoison_IsNotARecordWhoseConnectionEnds(t *testing.T) {
 		return journal(ctx, tx, r)
 	}
 	m := s.start(t, cfg)
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 	if dead := s.brokers.Read(t, letters); len(dead) != 0 || ended.Load() < 17 {
 		t.Errorf("%d dead letters behind %d ends", len(dead), ended.Load())
 	}

@@ -117,10 +117,7 @@ func TestTopic_CreatedAgainIsNotReadOnInSilence(t *testing.T) {
 					}
 					s.newTopic(t)
 					m = s.start(t, cfg)
-					s.awaitAll(t)
-					s.awaitCommitted(t)
-					m.stop(t)
-					s.verify(t)
+					s.finish(t, m)
 				})
 			}
 		}
@@ -177,10 +174,7 @@ func TestTopic_CopyIsReadOnWhenAPersonSaysSo(t *testing.T) {
 			}
 			s.progressOf(t, "topic_id = NULL")
 			m = s.start(t, cfg)
-			s.awaitAll(t)
-			s.awaitCommitted(t)
-			m.stop(t)
-			s.verify(t)
+			s.finish(t, m)
 		})
 	}
 }
@@ -236,18 +230,14 @@ func TestTopic_IDGetsIntoTheProgress(t *testing.T) {
 				old.Kafka = append(old.Kafka[:len(old.Kafka):len(old.Kafka)], kgo.MaxVersions(kversion.V3_0_0()))
 				s.produce(t, 20, 3)
 				m := s.start(t, old)
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
+				s.finish(t, m)
 				if got := of(); got != "none" {
 					t.Errorf("id %s", got)
 				}
 				for range 2 {
 					s.produce(t, 20, 3)
 					m = s.start(t, cfg)
-					s.awaitAll(t)
-					s.awaitCommitted(t)
-					m.stop(t)
+					s.finish(t, m)
 					topics, err := s.brokers.Admin(t).ListTopics(t.Context(), s.topic)
 					if err != nil {
 						t.Fatal(err)
@@ -268,9 +258,7 @@ func TestTopic_TableWithoutTheColumnIsRefusedWithWhatToRun(t *testing.T) {
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	s.produce(t, 20, 3)
 	m := s.start(t, s.config())
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
+	s.finish(t, m)
 	s.db.Exec(t, "ALTER TABLE inbox_progress DROP COLUMN topic_id")
 	c, err := kafkainbox.New(s.config())
 	if err != nil {
@@ -286,10 +274,7 @@ func TestTopic_TableWithoutTheColumnIsRefusedWithWhatToRun(t *testing.T) {
 	s.db.Exec(t, parts[0].Up)
 	s.produce(t, 20, 3)
 	m = s.start(t, s.config())
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 }
 
 // expire deletes the records of the topic's only partition that are before an offset.
@@ -327,9 +312,7 @@ func TestRetention_OfUnreadRecordsStops(t *testing.T) {
 				s.unique = cfg.Offsets
 				s.produce(t, 20, 3)
 				m := s.start(t, cfg)
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
+				s.finish(t, m)
 				s.produce(t, 30, 3)
 				done := map[string]bool{}
 				for _, r := range s.past[:20] {
@@ -453,17 +436,12 @@ func TestRetention_OfTheEndOfATransactionIsNoLoss(t *testing.T) {
 				m := s.start(t, cfg)
 				transaction(kgo.TryCommit)
 				transaction(kgo.TryAbort)
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
+				s.finish(t, m)
 				s.expire(t, 4)
 				s.ids["1"] = true
 				transaction(kgo.TryCommit)
 				m = s.start(t, cfg)
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
-				s.verify(t)
+				s.finish(t, m)
 			})
 		}
 	})
