@@ -146,7 +146,10 @@ func (c *Consumer) session(ctx context.Context) error {
 	beside.Go(func() { c.warnOfRetention(working) })
 	beside.Go(func() { c.every(working, flushEvery, func() { _ = c.flush(working, c.owned()) }) })
 	beside.Go(func() { c.every(working, lookEvery, func() { c.lookAtEnds(working) }) })
-	beside.Go(func() { c.every(working, pruneEvery, func() { c.prune(working) }) })
+	beside.Go(func() {
+		c.prune(working) // a consumer that is often started again would not come to it
+		c.every(working, pruneEvery, func() { c.prune(working) })
+	})
 	for taking.Err() == nil {
 		c.take(client.PollRecords(taking, pollRecords))
 		client.AllowRebalance()

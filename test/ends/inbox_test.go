@@ -47,13 +47,16 @@ func newInbox(t testing.TB, consumer string) *inbox.Inbox {
 	return b
 }
 
-func newPool(t testing.TB, url string, connections int32) *pgxpool.Pool {
+func newPool(t testing.TB, url string, connections int32, tracer ...pgx.QueryTracer) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.MaxConns = connections
+	for _, one := range tracer {
+		cfg.ConnConfig.Tracer = one
+	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
