@@ -116,12 +116,26 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.awaitTables(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	for {
-		err := c.session(ctx)
-		switch {
-		case !errors.Is(err, errSetBack) && !errors.Is(err, errGone):
+	return c.sessions(ctx, c.session)
+}
+
+// sessions has one session after another, until one ends for good. Where they end soon they begin
+// at ever longer intervals: each is a rebalance for the whole group.
+func (c *Consumer) sessions(ctx context.Context, session func(context.Context) error) error {
+	for failures := 1; ; failures++ {
+		began := time.Now()
+		err := session(ctx)
+		if !errors.Is(err, errSetBack) && !errors.Is(err, errGone) {
 			return err
-		case ctx.Err() != nil:
+		}
+		if time.Since(began) > c.cfg.Retry.Max {
+			failures = 1
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.cfg.Retry.delay(failures, c.share())):
+		}
+		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the next start begins where the database is
 		}
 	}

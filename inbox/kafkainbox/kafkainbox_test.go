@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -464,6 +465,41 @@ func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
 		if errors.As(it.err, &rewind) != want || want && blamed(it.err) != rewound {
 			t.Errorf("offset %d: %v", offset, it.err)
 		}
+	}
+}
+
+// What ends sessions may stay for long: each new one is a rebalance for the whole group.
+func TestConsumer_SessionsThatEndSoonBeginAtLongerIntervals(t *testing.T) {
+	for _, why := range []error{errGone, errSetBack} {
+		synctest.Test(t, func(t *testing.T) {
+			c := testPartition(t, Config{}).c
+			var begins []time.Time
+			other := errors.New("another")
+			err := c.sessions(t.Context(), func(context.Context) error {
+				begins = append(begins, time.Now())
+				switch len(begins) {
+				case 20:
+					<-time.After(time.Minute) // all went well for a while
+				case 21:
+					return other
+				}
+				return why
+			})
+			if !errors.Is(err, other) || len(begins) != 21 {
+				t.Fatalf("%d sessions, %v", len(begins), err)
+			}
+			// From a tenth to all of 100 ms, 200 ms, and so on up to 30 s.
+			if soon, late := begins[1].Sub(begins[0]), begins[19].Sub(begins[10]); soon > 100*time.Millisecond || late < 27*time.Second {
+				t.Errorf("%v: the first pause %s, nine others %s", why, soon, late)
+			}
+			if pause := begins[20].Sub(begins[19]) - time.Minute; pause > 100*time.Millisecond {
+				t.Errorf("%v: %s behind a session that lasted", why, pause)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			if err := c.sessions(ctx, func(context.Context) error { cancel(); return why }); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
