@@ -125,7 +125,7 @@ func (c *Consumer) sessions(ctx context.Context, session func(context.Context) e
 	for failures := 1; ; failures++ {
 		began := time.Now()
 		err := session(ctx)
-		if !errors.Is(err, errSetBack) && !errors.Is(err, errGone) {
+		if !errors.Is(err, errSetBack) && !errors.Is(err, errGone) && !errors.Is(err, errPassed) {
 			return err
 		}
 		if time.Since(began) > c.cfg.Retry.Max {

@@ -470,7 +470,7 @@ func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
 
 // What ends sessions may stay for long: each new one is a rebalance for the whole group.
 func TestConsumer_SessionsThatEndSoonBeginAtLongerIntervals(t *testing.T) {
-	for _, why := range []error{errGone, errSetBack} {
+	for _, why := range []error{errGone, errSetBack, errPassed} {
 		synctest.Test(t, func(t *testing.T) {
 			c := testPartition(t, Config{}).c
 			var begins []time.Time

@@ -45,8 +45,12 @@ func (p *partition) handle(q *queue, items []item) bool {
 			p.c.setBack()
 			return false
 		case final(err):
-			p.c.endSession(err)
-			return false
+			why, unknown := p.confirm(err)
+			if unknown == nil {
+				p.c.endSession(why)
+				return false
+			}
+			p.c.trouble(p.ctx, unknown)
 		case errors.Is(err, errOvertaken):
 			if items = p.left(items); len(items) == 0 {
 				return true
@@ -74,6 +78,20 @@ func (p *partition) handle(q *queue, items []item) bool {
 			return false
 		}
 	}
+}
+
+// confirm takes an error that is final, and returns why the session ends, by what the database has now.
+func (p *partition) confirm(err error) (why, unknown error) {
+	var lost *LostError
+	if !errors.As(err, &lost) {
+		return err, nil
+	}
+	now, unknown := p.c.load(p.ctx, p.topic, p.number)
+	if unknown == nil && now.next >= lost.Start {
+		p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, errPassed))
+		return errPassed, nil
+	}
+	return err, unknown
 }
 
 func (p *partition) refused(it item, attempts int, err error) *RecordError {

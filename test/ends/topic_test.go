@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"strconv"
@@ -79,6 +80,20 @@ func (s *shop) newTopic(t *testing.T) {
 		t.Fatal("the page has no such statements")
 	}
 	s.db.Exec(t, strings.ReplaceAll(block[1], "order-events", s.topic))
+}
+
+// beginAt runs what the page has for a partition that lost records, for that of the error.
+func (s *shop) beginAt(t *testing.T, e *kafkainbox.LostError) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/consuming.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?m)^```sql\n(UPDATE inbox_progress SET next = 35, .*;)\n```$").FindStringSubmatch(string(page))
+	if block == nil {
+		t.Fatal("the page has no such statement")
+	}
+	s.db.Exec(t, strings.NewReplacer("next = 35", fmt.Sprint("next = ", e.Start), "order-events", e.Topic, "partition = 0", fmt.Sprint("partition = ", e.Partition)).Replace(block[1]))
 }
 
 // The topic is deleted and created again, and has more records than were handled of the former one.
@@ -319,24 +334,22 @@ func TestRetention_OfUnreadRecordsStops(t *testing.T) {
 					done[string(r.Headers[0].Value)] = true
 				}
 				s.expire(t, 35)
+				var e *kafkainbox.LostError
 				for range 2 {
 					m = s.start(t, cfg)
-					if e := stopsBy[*kafkainbox.LostError](t, m); e.Topic != s.topic || e.Next != 20 || e.Start != 35 {
+					if e = stopsBy[*kafkainbox.LostError](t, m); e.Topic != s.topic || e.Next != 20 || e.Start != 35 {
 						t.Error(e)
 					}
 					if n := s.effects(t); n != 20 {
 						t.Fatalf("%d effects", n)
 					}
 				}
-				s.progressOf(t, "next = 35")
+				s.beginAt(t, e)
 				m = s.start(t, cfg)
 				for id := range done {
 					s.ids[id] = true
 				}
-				s.awaitEffects(t, 35)
-				s.awaitCommitted(t)
-				m.stop(t)
-				s.verify(t)
+				s.finish(t, m)
 			})
 		}
 	})
@@ -378,24 +391,139 @@ func TestRetention_GoesByWhatWasHandled(t *testing.T) {
 	s.produce(t, 20, 3)
 	s.expire(t, 10)
 	s.rewind(t) // the group is at offset 0
+	var e *kafkainbox.LostError
 	for range 2 {
 		m := s.start(t, s.config())
-		if e := stopsBy[*kafkainbox.LostError](t, m); e.Next != 0 || e.Start != 10 {
+		if e = stopsBy[*kafkainbox.LostError](t, m); e.Next != 0 || e.Start != 10 {
 			t.Error(e)
 		}
 	}
-	s.progressOf(t, "next = 10")
+	s.beginAt(t, e)
 	m := s.start(t, s.config())
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
+	s.finish(t, m)
 	s.rewind(t)
 	s.produce(t, 10, 3)
 	m = s.start(t, s.config())
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
+}
+
+// transactions has each call send an event in a Kafka transaction, and end that.
+func (s *shop) transactions(t *testing.T) func(end kgo.TransactionEndTry) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers.Addrs...), kgo.DefaultProduceTopic(s.topic), kgo.TransactionalID(s.topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	n := 0
+	return func(end kgo.TransactionEndTry) {
+		t.Helper()
+		n++
+		id := strconv.Itoa(n)
+		err := client.BeginTransaction()
+		if err == nil {
+			err = client.ProduceSync(t.Context(), &kgo.Record{Key: []byte("k"), Value: []byte(id), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}).FirstErr()
+		}
+		if err == nil {
+			err = client.EndTransaction(t.Context(), end)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end == kgo.TryCommit {
+			s.ids[id] = true
+		}
+	}
+}
+
+// What was deleted cannot be looked at: aborted transactions alone, of a time when no consumer ran,
+// look as events do. The consumer stops, says that this may be so, and has lost nothing behind it.
+func TestRetention_OfAbortedTransactionsStopsAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+	for _, way := range []string{"one at a time", "offsets"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, harness.Postgres(t), brokers, 1)
+			cfg := s.config()
+			ways[way](&cfg)
+			transaction := s.transactions(t)
+			m := s.start(t, cfg)
+			transaction(kgo.TryCommit)
+			s.finish(t, m)
+			transaction(kgo.TryAbort)
+			s.expire(t, 4)
+			transaction(kgo.TryCommit)
+			e := stopsBy[*kafkainbox.LostError](t, s.start(t, cfg))
+			if e.Next != 2 || e.Start != 4 || !strings.Contains(e.Error(), "aborted transactions") {
+				t.Error(e)
+			}
+			s.beginAt(t, e)
+			s.finish(t, s.start(t, cfg))
+		})
+	}
+}
+
+// So it is where a person has set the progress back to before the oldest record. What has its key
+// is not handled again.
+func TestRetention_OfProgressThatWasSetBackStopsAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	s.produce(t, 20, 3)
+	s.finish(t, s.start(t, s.config()))
+	ids := maps.Clone(s.ids)
+	s.expire(t, 10)
+	s.ids = ids // all have their effects
+	s.progressOf(t, "next = 0")
+	e := stopsBy[*kafkainbox.LostError](t, s.start(t, s.config()))
+	if e.Next != 0 || e.Start != 10 || !strings.Contains(e.Error(), "set back") {
+		t.Error(e)
+	}
+	s.beginAt(t, e)
+	s.produce(t, 10, 3)
+	s.finish(t, s.start(t, s.config()))
+}
+
+// Records that are deleted before this member reads them are not lost where they are handled: by
+// another member while this one was frozen, or by itself, before the group was set back.
+func TestRetention_OfWhatIsHandledIsNoLoss(t *testing.T) {
+	t.Parallel()
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint("again ", again), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, harness.Postgres(t), brokers, 1)
+			for range 10 {
+				s.produce(t, 10, 3)
+			}
+			cfg := s.config()
+			if again {
+				s.finish(t, s.start(t, cfg))
+				s.rewind(t)
+			}
+			cfg.Kafka = append(cfg.Kafka, kgo.FetchMaxPartitionBytes(1)) // a batch at a time
+			cfg.RoundEvents = 1
+			reached, on := make(chan struct{}, 1000), make(chan struct{})
+			cfg.Events.Round = func(kafkainbox.Round) {
+				reached <- struct{}{}
+				<-on
+			}
+			m := s.start(t, cfg)
+			<-reached
+			s.expire(t, 95)
+			if !again {
+				s.progressOf(t, "next = 95") // as the other one does
+			}
+			close(on)
+			s.awaitCommitted(t)
+			m.stop(t)
+			for _, r := range s.past[95:] {
+				if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM journal WHERE event = $1", header(r, "id")); n != 1 {
+					t.Errorf("offset %d: %d effects", r.Offset, n)
+				}
+			}
+		})
+	}
 }
 
 // The end of a Kafka transaction is no record that was not read: when retention has taken it, a
@@ -409,30 +537,7 @@ func TestRetention_OfTheEndOfATransactionIsNoLoss(t *testing.T) {
 				s := newShop(t, harness.Postgres(t), brokers, 1)
 				cfg := s.config()
 				ways[way](&cfg)
-				client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.DefaultProduceTopic(s.topic), kgo.TransactionalID(s.topic))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
-				n := 0
-				transaction := func(end kgo.TransactionEndTry) {
-					t.Helper()
-					n++
-					id := strconv.Itoa(n)
-					err := client.BeginTransaction()
-					if err == nil {
-						err = client.ProduceSync(t.Context(), &kgo.Record{Key: []byte("k"), Value: []byte(id), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}).FirstErr()
-					}
-					if err == nil {
-						err = client.EndTransaction(t.Context(), end)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					if end == kgo.TryCommit {
-						s.ids[id] = true
-					}
-				}
+				transaction := s.transactions(t)
 				m := s.start(t, cfg)
 				transaction(kgo.TryCommit)
 				transaction(kgo.TryAbort)
