@@ -468,6 +468,29 @@ func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
 	}
 }
 
+// With Offsets records that come behind later ones are those of another log, in place of an end that
+// brokers lost. They are refused, though they lie behind the offset that the assignment began at.
+func TestAdd_RefusesALogThatWasCutWithOffsets(t *testing.T) {
+	for offsets, want := range map[bool][]int64{true: {11, 12, 13}, false: nil} {
+		p := testPartition(t, Config{Offsets: offsets})
+		p.since = progress{next: 10}
+		p.expect(10)
+		p.add([16]byte{}, fetched(0, 10, 11, 12))
+		p.add([16]byte{}, fetched(0, 11, 12))
+		p.add([16]byte{}, fetched(0, 13))
+		var refused []int64
+		for _, it := range admitted(p) {
+			var rewind *RewindError
+			if errors.As(it.err, &rewind) && rewind.Next == 13 && blamed(it.err) == rewound {
+				refused = append(refused, it.record.Offset)
+			}
+		}
+		if !slices.Equal(refused, want) {
+			t.Errorf("offsets %t: refused %v", offsets, refused)
+		}
+	}
+}
+
 // What ends sessions may stay for long: each new one is a rebalance for the whole group.
 func TestConsumer_SessionsThatEndSoonBeginAtLongerIntervals(t *testing.T) {
 	for _, why := range []error{errGone, errSetBack, errPassed} {

@@ -122,7 +122,7 @@ func (p *partition) add(topic [16]byte, fetched *kgo.FetchPartition) (full bool)
 	p.mu.Lock()
 	p.examine(topic, fetched.LogStartOffset)
 	for _, r := range fetched.Records {
-		p.source.unread = r.Offset + 1
+		p.follow(r.Offset)
 		at := p.tracker.take(r.Offset, r.LeaderEpoch)
 		// The end of a Kafka transaction is no event. Offsets in the database go past it with a round.
 		if r.Attrs.IsControl() && !p.c.cfg.Offsets && p.source.wrong == nil {

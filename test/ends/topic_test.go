@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
@@ -524,6 +525,43 @@ func TestRetention_OfWhatIsHandledIsNoLoss(t *testing.T) {
 			}
 		})
 	}
+}
+
+// With Offsets a log whose end was lost, and that has other records there, is refused, also where
+// that came to pass while no consumer ran: the brokers are asked about the leader's epoch.
+func TestOffsets_OfALogThatWasCutAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	s.unique = true
+	cfg := s.config()
+	cfg.Offsets = true
+	s.produce(t, 20, 3)
+	s.finish(t, s.start(t, cfg))
+	s.brokers.Fake.Cluster().ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(asked kmsg.Request) (kmsg.Response, error, bool) {
+		s.brokers.Fake.Cluster().KeepControl()
+		request := asked.(*kmsg.OffsetForLeaderEpochRequest)
+		response := request.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+		topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		topic.Topic = s.topic
+		one := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+		one.EndOffset, one.LeaderEpoch = 15, request.Topics[0].Partitions[0].LeaderEpoch
+		topic.Partitions = append(topic.Partitions, one)
+		response.Topics = append(response.Topics, topic)
+		return response, nil, true
+	})
+	blocked := make(chan *kafkainbox.RecordError, 10)
+	cfg.Events.Blocked = func(e *kafkainbox.RecordError) { blocked <- e }
+	m := s.start(t, cfg)
+	select {
+	case e := <-blocked:
+		var rewind *kafkainbox.RewindError
+		if e.Offset != 15 || !errors.As(e, &rewind) || rewind.Next != 20 {
+			t.Error(e)
+		}
+	case <-time.After(relaytest.Patience):
+		t.Fatal("it goes on")
+	}
+	m.stop(t)
 }
 
 // The end of a Kafka transaction is no record that was not read: when retention has taken it, a
