@@ -90,6 +90,9 @@ var errGone = errors.New("the topic was deleted, and perhaps created again")
 // has as handled: another member did, or this one reads them for a second time.
 var errPassed = errors.New("records were deleted that the database has as handled; beginning again where it is")
 
+// errExited is for a handler that ended its goroutine: nothing can come back from it.
+var errExited = errors.New("the handler called runtime.Goexit, as FailNow and SkipNow of a test do; return an error instead")
+
 // CrashError is a record at which the process ended again and again, while nothing else of suspect
 // partitions was handled: a record that takes all memory, for instance. Its handler is not called
 // any more. Where there is no DeadLetterTopic the partition waits; without its row in inbox_attempts
@@ -129,13 +132,14 @@ func (p *permanent) Unwrap() error { return p.err }
 
 var (
 	errHandlersTx    = errors.New("the transaction is committed or rolled back when the handler has returned; return an error to roll back")
+	errOpen          = errors.New("the handler left the rows or results of a statement open: nothing could be committed; close them")
 	errSwallowed     = errors.New("a statement of the handler failed, and the handler returned no error: nothing could be committed")
 	errStillHandling = errors.New("the handler did not return in time; its partition goes to another member without it")
 )
 
 // describe is an error without what may be data.
 func describe(err error) string {
-	for _, known := range []error{errHandlersTx, errSwallowed, context.DeadlineExceeded, context.Canceled} {
+	for _, known := range []error{errHandlersTx, errOpen, errSwallowed, context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

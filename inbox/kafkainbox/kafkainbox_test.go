@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -523,6 +524,30 @@ func TestConsumer_SessionsThatEndSoonBeginAtLongerIntervals(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A handler that ends its goroutine, as FailNow does in a test, does not leave a partition that
+// nobody handles any more.
+func TestConsumer_EndsWithAHandlerThatExits(t *testing.T) {
+	for _, round := range []bool{false, true} {
+		p := testPartition(t, Config{})
+		exit := func() error { runtime.Goexit(); return nil }
+		p.c.cfg.Handle = func(context.Context, pgx.Tx, *kgo.Record) error { return exit() }
+		if round {
+			p.c.cfg.Handle, p.c.cfg.HandleRound = nil, func(context.Context, pgx.Tx, []*kgo.Record) error { return exit() }
+		}
+		ended := make(chan struct{})
+		p.c.again = func() { close(ended) }
+		go func() { _ = p.call(nil, []*kgo.Record{{}}) }()
+		select {
+		case <-ended:
+			if err := p.c.ending(); !errors.Is(err, errExited) || !strings.Contains(err.Error(), "topic t, partition 0") {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the session goes on")
+		}
 	}
 }
 

@@ -115,7 +115,11 @@ func (p *partition) round(q *queue, items []item) error {
 		return err
 	}
 	if len(records) > 0 {
-		if err := p.call(tx, records); err != nil {
+		err := p.call(tx, records)
+		if err == nil {
+			err = givenBack(tx)
+		}
+		if err != nil {
 			return lost(tx, err)
 		}
 	}
@@ -267,20 +271,29 @@ func (p *partition) left(items []item) []item {
 
 // call runs the handler for records, each once.
 func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (err error) {
+	returned := false
 	defer func() {
 		if value := recover(); value != nil {
 			err = &handlerError{&PanicError{Value: value, Stack: debug.Stack()}}
+		} else if !returned {
+			p.c.endSession(fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, errExited))
 		}
 	}()
 	lent := handlersTx{tx}
 	if p.c.cfg.HandleRound != nil {
 		err = p.c.cfg.HandleRound(p.ctx, lent, records)
-		return ofHandler(err)
 	}
-	for _, record := range records {
-		if err := p.c.cfg.Handle(p.ctx, lent, record); err != nil {
-			return ofHandler(err)
-		}
+	for i := 0; p.c.cfg.Handle != nil && err == nil && i < len(records); i++ {
+		err = p.c.cfg.Handle(p.ctx, lent, records[i])
+	}
+	returned = true
+	return ofHandler(err)
+}
+
+// givenBack returns an error for a transaction that cannot be committed as it comes from the handler.
+func givenBack(tx pgx.Tx) error {
+	if tx.Conn().PgConn().IsBusy() {
+		return &handlerError{errOpen}
 	}
 	return nil
 }
