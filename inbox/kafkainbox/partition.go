@@ -79,6 +79,8 @@ type queue struct {
 	wake  chan struct{} // has room for one
 
 	newest claimed // the one that was claimed last; guarded by mu
+
+	returned returned // its goroutine's
 }
 
 // newest are the keys that were claimed last, one of each queue that has claimed any.
