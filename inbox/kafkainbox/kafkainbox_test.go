@@ -294,6 +294,12 @@ func TestReached_IsTheDatabasesUntilSomethingIsDone(t *testing.T) {
 	if _, _, news := p.reached(); news {
 		t.Error("it is news twice")
 	}
+	p = testPartition(t, Config{}) // whose records are all of a time to come
+	p.loaded = true
+	p.tracker.done(p.tracker.take(40, 3))
+	if now, here, news := p.reached(); !here || !news || now.next != 41 || !now.at.IsZero() {
+		t.Errorf("%+v, %t, %t", now, here, news)
+	}
 }
 
 func TestQueue_PullsRoundsWithinTheirBounds(t *testing.T) {

@@ -354,7 +354,7 @@ func (p *partition) await(limit time.Duration) bool {
 }
 
 // reached is how far the partition is, whether that was reached since its assignment, and whether
-// it is news.
+// it is news. Where every record so far is of a time to come its clock is zero, and moves nothing.
 func (p *partition) reached() (now progress, here, news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -363,7 +363,7 @@ func (p *partition) reached() (now progress, here, news bool) {
 		here = p.behind                        // the group has to be told all the same
 		now.next, now.epoch = p.since.next, -1 // the clock alone may have moved
 	}
-	return now, here, p.loaded && now.next >= 0 && !now.at.IsZero() && now != p.stored
+	return now, here, p.loaded && now.next >= 0 && now != p.stored
 }
 
 func (p *partition) isBehind() {
