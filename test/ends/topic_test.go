@@ -32,12 +32,18 @@ func (s *shop) recreate(t *testing.T, partitions int32) {
 	if deleted, err := admin.DeleteTopic(t.Context(), s.topic); err != nil || deleted.Err != nil {
 		t.Fatal(err, deleted.Err)
 	}
+	var created kadm.CreateTopicResponse
 	relaytest.Eventually(t, "the topic is deleted", func() (bool, string) {
-		created, err := admin.CreateTopic(t.Context(), partitions, 1, nil, s.topic)
-		if err == nil {
+		var err error
+		if created, err = admin.CreateTopic(t.Context(), partitions, 1, nil, s.topic); err == nil {
 			err = created.Err
 		}
 		return err == nil, fmt.Sprint(err)
+	})
+	// Until then records go to the former one, and are deleted with it.
+	relaytest.Eventually(t, "brokers know the new topic", func() (bool, string) {
+		topics, err := admin.ListTopics(t.Context(), s.topic)
+		return err == nil && topics[s.topic].ID == created.ID, fmt.Sprint(err)
 	})
 	s.sent.Close()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers.Addrs...), kgo.DefaultProduceTopic(s.topic), kgo.ProducerLinger(0)) // one has the topic's id for good
