@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -65,9 +66,10 @@ func (b *Inbox) hinted(ctx context.Context, tx Tx, keys []Key) ([]bool, error) {
 	if b.hints == nil {
 		return nil, nil
 	}
+	given := slices.Clone(keys) // a call that was left behind reads them when the caller has them back
 	answer := make(chan []bool, 1)
 	err := b.hints.call(ctx, func(ctx context.Context) error {
-		seen, err := b.hints.Seen(ctx, keys)
+		seen, err := b.hints.Seen(ctx, given)
 		answer <- seen
 		return err
 	})
@@ -102,7 +104,8 @@ func (b *Inbox) Remember(ctx context.Context, keys []Key) {
 	if b.hints == nil || len(keys) == 0 {
 		return
 	}
-	_ = b.hints.call(ctx, func(ctx context.Context) error { return b.hints.Add(ctx, keys) }) // the table has them
+	given := slices.Clone(keys)
+	_ = b.hints.call(ctx, func(ctx context.Context) error { return b.hints.Add(ctx, given) }) // the table has them
 }
 
 // Recent are Hints in the process: the newest keys, as many as given.

@@ -129,6 +129,48 @@ func TestHints_ThatFailAreLeftAlone(t *testing.T) {
 	})
 }
 
+// late answers when its caller has gone on.
+type late struct {
+	on   chan struct{}
+	read chan string
+}
+
+func (l late) Seen(_ context.Context, keys []Key) ([]bool, error) { return nil, l.Add(nil, keys) } //nolint:staticcheck // it looks at no context
+
+func (l late) Add(_ context.Context, keys []Key) error {
+	<-l.on
+	l.read <- keys[0].String()
+	return nil
+}
+
+// A call that is left behind does not read keys that the caller has back, and may change.
+func TestHints_ThatAreLeftBehindHaveKeysOfTheirOwn(t *testing.T) {
+	for name, call := range map[string]func(b *Inbox, keys []Key) error{
+		"claim": func(b *Inbox, keys []Key) error {
+			_, err := b.Claim(context.Background(), &table{claimed: map[string]bool{}}, keys)
+			return err
+		},
+		"remember": func(b *Inbox, keys []Key) error { b.Remember(context.Background(), keys); return nil },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := late{make(chan struct{}), make(chan string, 1)}
+			b, err := New(Config{Consumer: "billing", Hints: l})
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys := []Key{ByID("t", "1")}
+			if err := call(b, keys); err != nil {
+				t.Fatal(err)
+			}
+			keys[0] = ByID("t", "2")
+			close(l.on)
+			if got := <-l.read; got != "t/i/1" {
+				t.Errorf("%s: it reads %s", name, got)
+			}
+		})
+	}
+}
+
 func TestRecent_ForgetsTheOldest(t *testing.T) {
 	r := Recent(2)
 	keys := []Key{ByID("t", "1"), ByID("t", "2"), ByID("t", "2"), ByID("t", "3")}

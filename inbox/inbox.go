@@ -60,8 +60,9 @@ func New(cfg Config) (*Inbox, error) {
 		" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) WHERE e.key = i.key)) WHERE consumer = $1::text AND key = ANY($2::text[]) AND dead RETURNING key"
 	b.bury = "INSERT INTO " + b.table + " (consumer, key, at, dead) SELECT $1::text, e.key, coalesce(e.at, now()), true" +
 		" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) ON CONFLICT (consumer, key) DO UPDATE SET dead = true RETURNING key"
+	// The time once more: a dead key may be claimed again meanwhile, and its row is waited for.
 	b.prune = "DELETE FROM " + b.table + " WHERE ctid = ANY(ARRAY(SELECT ctid FROM " + b.table +
-		" WHERE consumer = $1::text AND at < $2::timestamptz LIMIT $3::int)) RETURNING 1"
+		" WHERE consumer = $1::text AND at < $2::timestamptz LIMIT $3::int)) AND at < $2::timestamptz RETURNING 1"
 	if cfg.Hints != nil {
 		b.hints = &hints{Hints: cfg.Hints}
 	}

@@ -13,6 +13,7 @@ type Copier struct {
 	encode encoder
 	count  int
 	values []any
+	now    time.Time // zero: that of the process
 }
 
 // Copier has the trace context of ctx in all rows.
@@ -51,11 +52,19 @@ func (c *Copier) Values(e *Event) ([]any, error) {
 			c.values = append(c.values, cell.String)
 		}
 	}
+	now := c.now
+	if now.IsZero() {
+		now = time.Now()
+	}
 	for range c.w.now {
-		c.values = append(c.values, time.Now().UTC())
+		c.values = append(c.values, now.UTC())
 	}
 	return c.values, nil
 }
+
+// At is the time of writing that all rows have from now on. Without it each has that of the process,
+// where Write has the time of the server at which the transaction began.
+func (c *Copier) At(now time.Time) { c.now = now }
 
 // Explained makes of the driver's error what Write would return.
 func (c *Copier) Explained(err error) error { return c.w.explained(err) }

@@ -170,7 +170,7 @@ func (c *encoder) headers() *refusal {
 // A tracestate that the column has no room for is left out, as the W3C allows.
 func (c *encoder) traceText(column *typed) Text {
 	switch {
-	case c.parent == "":
+	case c.parent == "" && (column.Nullable || column.kind == kindText):
 		return Text{Null: column.Nullable}
 	case c.state == "" && column.kind == kindText:
 		return Text{String: c.parent}

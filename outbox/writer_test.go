@@ -218,6 +218,14 @@ func TestWrite_TraceGoesWhereTheRelayReadsIt(t *testing.T) {
 			t.Errorf("%s: %v, %s, want %s", name, err, tx.arg(0, c.column, 0), c.want)
 		}
 	}
+	// Without one a column that is NOT NULL has what its type takes.
+	for kind, want := range map[string]string{"text": "", "json": "{}", "jsonb": "{}"} {
+		shape, tx := Outbox(), &fake{}
+		shape.Trace.Type, shape.Trace.Nullable = kind, false
+		if _, err := writer(t, Config{Shape: shape}).Write(t.Context(), tx, placed("o")); err != nil || tx.arg(0, "traceparent", 0) != want {
+			t.Errorf("%s: %v, %q", kind, err, tx.arg(0, "traceparent", 0))
+		}
+	}
 	neither := Debezium()
 	if _, err := New(Config{Shape: neither, Trace: trace("")}); err == nil || !strings.Contains(err.Error(), "ADD traceparent text") {
 		t.Errorf("a table without a column for it: %v", err)

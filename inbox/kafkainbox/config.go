@@ -32,8 +32,8 @@ type Config struct {
 	// Schema has the tables of `cdc-relay sql --inbox` (default: public).
 	Schema string
 
-	// Handle does the work of a record, in the transaction. An error, a panic, and a statement that
-	// failed roll it back. The transaction is neither committed nor rolled back by the handler;
+	// Handle does the work of a record, in the transaction. An error, a panic, a statement that
+	// failed and rows that are left open roll it back. The transaction is neither committed nor rolled back by the handler;
 	// savepoints (tx.Begin) are the handler's own.
 	Handle func(ctx context.Context, tx pgx.Tx, record *kgo.Record) error
 

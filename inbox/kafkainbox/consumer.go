@@ -116,12 +116,26 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.awaitTables(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	for {
-		err := c.session(ctx)
-		switch {
-		case !errors.Is(err, errSetBack) && !errors.Is(err, errGone):
+	return c.sessions(ctx, c.session)
+}
+
+// sessions has one session after another, until one ends for good. Where they end soon they begin
+// at ever longer intervals: each is a rebalance for the whole group.
+func (c *Consumer) sessions(ctx context.Context, session func(context.Context) error) error {
+	for failures := 1; ; failures++ {
+		began := time.Now()
+		err := session(ctx)
+		if !errors.Is(err, errSetBack) && !errors.Is(err, errGone) && !errors.Is(err, errPassed) {
 			return err
-		case ctx.Err() != nil:
+		}
+		if time.Since(began) > c.cfg.Retry.Max {
+			failures = 1
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.cfg.Retry.delay(failures, c.share())):
+		}
+		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the next start begins where the database is
 		}
 	}
@@ -146,7 +160,10 @@ func (c *Consumer) session(ctx context.Context) error {
 	beside.Go(func() { c.warnOfRetention(working) })
 	beside.Go(func() { c.every(working, flushEvery, func() { _ = c.flush(working, c.owned()) }) })
 	beside.Go(func() { c.every(working, lookEvery, func() { c.lookAtEnds(working) }) })
-	beside.Go(func() { c.every(working, pruneEvery, func() { c.prune(working) }) })
+	beside.Go(func() {
+		c.prune(working) // a consumer that is often started again would not come to it
+		c.every(working, pruneEvery, func() { c.prune(working) })
+	})
 	for taking.Err() == nil {
 		c.take(client.PollRecords(taking, pollRecords))
 		client.AllowRebalance()

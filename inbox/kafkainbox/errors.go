@@ -61,7 +61,9 @@ func (e *TopicError) Error() string {
 }
 
 // LostError is a partition whose oldest records were deleted before they were read. Run returns it
-// when it has handled those before them.
+// when it has handled those before them. What was deleted cannot be looked at any more: there was
+// no event among it where it was aborted transactions and compacted records alone, or where next
+// in inbox_progress was set back by hand.
 type LostError struct {
 	Topic     string
 	Partition int32
@@ -70,8 +72,8 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("topic %s, partition %d: it begins at offset %d, and the records from offset %d on were deleted before they were read; have them sent again where they are needed, "+
-		"then set next of the partition in inbox_progress to %d, and start again", e.Topic, e.Partition, e.Start, e.Next, e.Start)
+	return fmt.Sprintf("topic %s, partition %d: it begins at offset %d, and what it had from offset %d on was deleted before it was read; if events were among it, and not only aborted transactions, "+
+		"compacted records, or what was handled before next was set back, have them sent again; then set next of the partition in inbox_progress to %d, and start again", e.Topic, e.Partition, e.Start, e.Next, e.Start)
 }
 
 // final reports whether an error ends Run until a person has done something.
@@ -83,6 +85,13 @@ func final(err error) bool {
 
 // errGone is for a topic whose id the brokers do not know any more. A client asks for the id once.
 var errGone = errors.New("the topic was deleted, and perhaps created again")
+
+// errPassed is for records that were deleted before this member read them, and that the database
+// has as handled: another member did, or this one reads them for a second time.
+var errPassed = errors.New("records were deleted that the database has as handled; beginning again where it is")
+
+// errExited is for a handler that ended its goroutine: nothing can come back from it.
+var errExited = errors.New("the handler called runtime.Goexit, as FailNow and SkipNow of a test do; return an error instead")
 
 // CrashError is a record at which the process ended again and again, while nothing else of suspect
 // partitions was handled: a record that takes all memory, for instance. Its handler is not called
@@ -123,13 +132,14 @@ func (p *permanent) Unwrap() error { return p.err }
 
 var (
 	errHandlersTx    = errors.New("the transaction is committed or rolled back when the handler has returned; return an error to roll back")
+	errOpen          = errors.New("the handler left the rows or results of a statement open: nothing could be committed; close them")
 	errSwallowed     = errors.New("a statement of the handler failed, and the handler returned no error: nothing could be committed")
 	errStillHandling = errors.New("the handler did not return in time; its partition goes to another member without it")
 )
 
 // describe is an error without what may be data.
 func describe(err error) string {
-	for _, known := range []error{errHandlersTx, errSwallowed, context.DeadlineExceeded, context.Canceled} {
+	for _, known := range []error{errHandlersTx, errOpen, errSwallowed, context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -292,6 +294,12 @@ func TestReached_IsTheDatabasesUntilSomethingIsDone(t *testing.T) {
 	if _, _, news := p.reached(); news {
 		t.Error("it is news twice")
 	}
+	p = testPartition(t, Config{}) // whose records are all of a time to come
+	p.loaded = true
+	p.tracker.done(p.tracker.take(40, 3))
+	if now, here, news := p.reached(); !here || !news || now.next != 41 || !now.at.IsZero() {
+		t.Errorf("%+v, %t, %t", now, here, news)
+	}
 }
 
 func TestQueue_PullsRoundsWithinTheirBounds(t *testing.T) {
@@ -463,6 +471,88 @@ func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
 		var rewind *RewindError
 		if errors.As(it.err, &rewind) != want || want && blamed(it.err) != rewound {
 			t.Errorf("offset %d: %v", offset, it.err)
+		}
+	}
+}
+
+// With Offsets records that come behind later ones are those of another log, in place of an end that
+// brokers lost. They are refused, though they lie behind the offset that the assignment began at.
+func TestAdd_RefusesALogThatWasCutWithOffsets(t *testing.T) {
+	for offsets, want := range map[bool][]int64{true: {11, 12, 13}, false: nil} {
+		p := testPartition(t, Config{Offsets: offsets})
+		p.since = progress{next: 10}
+		p.expect(10)
+		p.add([16]byte{}, fetched(0, 10, 11, 12))
+		p.add([16]byte{}, fetched(0, 11, 12))
+		p.add([16]byte{}, fetched(0, 13))
+		var refused []int64
+		for _, it := range admitted(p) {
+			var rewind *RewindError
+			if errors.As(it.err, &rewind) && rewind.Next == 13 && blamed(it.err) == rewound {
+				refused = append(refused, it.record.Offset)
+			}
+		}
+		if !slices.Equal(refused, want) {
+			t.Errorf("offsets %t: refused %v", offsets, refused)
+		}
+	}
+}
+
+// What ends sessions may stay for long: each new one is a rebalance for the whole group.
+func TestConsumer_SessionsThatEndSoonBeginAtLongerIntervals(t *testing.T) {
+	for _, why := range []error{errGone, errSetBack, errPassed} {
+		synctest.Test(t, func(t *testing.T) {
+			c := testPartition(t, Config{}).c
+			var begins []time.Time
+			other := errors.New("another")
+			err := c.sessions(t.Context(), func(context.Context) error {
+				begins = append(begins, time.Now())
+				switch len(begins) {
+				case 20:
+					<-time.After(time.Minute) // all went well for a while
+				case 21:
+					return other
+				}
+				return why
+			})
+			if !errors.Is(err, other) || len(begins) != 21 {
+				t.Fatalf("%d sessions, %v", len(begins), err)
+			}
+			// From a tenth to all of 100 ms, 200 ms, and so on up to 30 s.
+			if soon, late := begins[1].Sub(begins[0]), begins[19].Sub(begins[10]); soon > 100*time.Millisecond || late < 27*time.Second {
+				t.Errorf("%v: the first pause %s, nine others %s", why, soon, late)
+			}
+			if pause := begins[20].Sub(begins[19]) - time.Minute; pause > 100*time.Millisecond {
+				t.Errorf("%v: %s behind a session that lasted", why, pause)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			if err := c.sessions(ctx, func(context.Context) error { cancel(); return why }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A handler that ends its goroutine, as FailNow does in a test, does not leave a partition that
+// nobody handles any more.
+func TestConsumer_EndsWithAHandlerThatExits(t *testing.T) {
+	for _, round := range []bool{false, true} {
+		p := testPartition(t, Config{})
+		exit := func() error { runtime.Goexit(); return nil }
+		p.c.cfg.Handle = func(context.Context, pgx.Tx, *kgo.Record) error { return exit() }
+		if round {
+			p.c.cfg.Handle, p.c.cfg.HandleRound = nil, func(context.Context, pgx.Tx, []*kgo.Record) error { return exit() }
+		}
+		ended := make(chan struct{})
+		p.c.again = func() { close(ended) }
+		go func() { _ = p.call(nil, []*kgo.Record{{}}) }()
+		select {
+		case <-ended:
+			if err := p.c.ending(); !errors.Is(err, errExited) || !strings.Contains(err.Error(), "topic t, partition 0") {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the session goes on")
 		}
 	}
 }

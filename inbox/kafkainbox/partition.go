@@ -79,6 +79,8 @@ type queue struct {
 	wake  chan struct{} // has room for one
 
 	newest claimed // the one that was claimed last; guarded by mu
+
+	returned returned // its goroutine's
 }
 
 // newest are the keys that were claimed last, one of each queue that has claimed any.
@@ -122,7 +124,7 @@ func (p *partition) add(topic [16]byte, fetched *kgo.FetchPartition) (full bool)
 	p.mu.Lock()
 	p.examine(topic, fetched.LogStartOffset)
 	for _, r := range fetched.Records {
-		p.source.unread = r.Offset + 1
+		p.follow(r.Offset)
 		at := p.tracker.take(r.Offset, r.LeaderEpoch)
 		// The end of a Kafka transaction is no event. Offsets in the database go past it with a round.
 		if r.Attrs.IsControl() && !p.c.cfg.Offsets && p.source.wrong == nil {
@@ -352,7 +354,7 @@ func (p *partition) await(limit time.Duration) bool {
 }
 
 // reached is how far the partition is, whether that was reached since its assignment, and whether
-// it is news.
+// it is news. Where every record so far is of a time to come its clock is zero, and moves nothing.
 func (p *partition) reached() (now progress, here, news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -361,7 +363,7 @@ func (p *partition) reached() (now progress, here, news bool) {
 		here = p.behind                        // the group has to be told all the same
 		now.next, now.epoch = p.since.next, -1 // the clock alone may have moved
 	}
-	return now, here, p.loaded && now.next >= 0 && !now.at.IsZero() && now != p.stored
+	return now, here, p.loaded && now.next >= 0 && now != p.stored
 }
 
 func (p *partition) isBehind() {

@@ -117,8 +117,8 @@ func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]k
 		c.expect(place{topic, number}, next) // whatever the group has: all before it is handled
 		begin, assigned := offsets[topic][number]
 		at := begin.EpochOffset().Offset
-		if !assigned || at >= 0 && at <= next && !c.cfg.Offsets {
-			return nil
+		if !assigned || at == next || at >= 0 && at <= next && !c.cfg.Offsets {
+			return nil // as it is: with the epoch of its leader, by which a log that was cut is found
 		}
 		if at > next && !c.cfg.Offsets {
 			c.cfg.Logger.Warn("the group's offset is ahead of the database, which may have been set back: handling the records between; to leave them out, set next in inbox_progress too",

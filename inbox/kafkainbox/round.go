@@ -45,8 +45,12 @@ func (p *partition) handle(q *queue, items []item) bool {
 			p.c.setBack()
 			return false
 		case final(err):
-			p.c.endSession(err)
-			return false
+			why, unknown := p.confirm(err)
+			if unknown == nil {
+				p.c.endSession(why)
+				return false
+			}
+			p.c.trouble(p.ctx, unknown)
 		case errors.Is(err, errOvertaken):
 			if items = p.left(items); len(items) == 0 {
 				return true
@@ -76,6 +80,20 @@ func (p *partition) handle(q *queue, items []item) bool {
 	}
 }
 
+// confirm takes an error that is final, and returns why the session ends, by what the database has now.
+func (p *partition) confirm(err error) (why, unknown error) {
+	var lost *LostError
+	if !errors.As(err, &lost) {
+		return err, nil
+	}
+	now, unknown := p.c.load(p.ctx, p.topic, p.number)
+	if unknown == nil && now.next >= lost.Start {
+		p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, errPassed))
+		return errPassed, nil
+	}
+	return err, unknown
+}
+
 func (p *partition) refused(it item, attempts int, err error) *RecordError {
 	var ours *handlerError
 	if errors.As(err, &ours) {
@@ -97,7 +115,11 @@ func (p *partition) round(q *queue, items []item) error {
 		return err
 	}
 	if len(records) > 0 {
-		if err := p.call(tx, records); err != nil {
+		err := p.call(tx, records)
+		if err == nil {
+			err = givenBack(tx)
+		}
+		if err != nil {
 			return lost(tx, err)
 		}
 	}
@@ -249,20 +271,29 @@ func (p *partition) left(items []item) []item {
 
 // call runs the handler for records, each once.
 func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (err error) {
+	returned := false
 	defer func() {
 		if value := recover(); value != nil {
 			err = &handlerError{&PanicError{Value: value, Stack: debug.Stack()}}
+		} else if !returned {
+			p.c.endSession(fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, errExited))
 		}
 	}()
 	lent := handlersTx{tx}
 	if p.c.cfg.HandleRound != nil {
 		err = p.c.cfg.HandleRound(p.ctx, lent, records)
-		return ofHandler(err)
 	}
-	for _, record := range records {
-		if err := p.c.cfg.Handle(p.ctx, lent, record); err != nil {
-			return ofHandler(err)
-		}
+	for i := 0; p.c.cfg.Handle != nil && err == nil && i < len(records); i++ {
+		err = p.c.cfg.Handle(p.ctx, lent, records[i])
+	}
+	returned = true
+	return ofHandler(err)
+}
+
+// givenBack returns an error for a transaction that cannot be committed as it comes from the handler.
+func givenBack(tx pgx.Tx) error {
+	if tx.Conn().PgConn().IsBusy() {
+		return &handlerError{errOpen}
 	}
 	return nil
 }

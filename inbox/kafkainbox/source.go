@@ -27,6 +27,17 @@ func (p *partition) examine(topic [16]byte, start int64) {
 	}
 }
 
+// follow takes the offset of the next record that was fetched. With Offsets one that comes behind a
+// later one is not what was handled: brokers lost the end of the log, and have another one. The
+// caller holds mu.
+func (p *partition) follow(offset int64) {
+	s := &p.source
+	if p.c.cfg.Offsets && offset < s.unread && s.wrong == nil {
+		s.wrong = &RewindError{Next: s.unread}
+	}
+	s.unread = offset + 1
+}
+
 // expect takes the offset before which nothing is left to be read; a negative one is none.
 func (p *partition) expect(next int64) {
 	p.mu.Lock()

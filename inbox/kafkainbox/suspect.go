@@ -93,7 +93,10 @@ func (p *partition) guarded(q *queue, items []item) error {
 	if err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.try, p.c.cfg.Consumer, p.topic, p.number, offset, crashTries).Scan(&tries); err != nil {
 		return progressError("write", err)
 	}
-	if tries > crashTries {
+	if q.returned.offset != offset {
+		q.returned = returned{offset: offset}
+	}
+	if tries-q.returned.times > crashTries {
 		return &CrashError{Times: crashTries}
 	}
 	failed := p.round(q, items)
@@ -101,10 +104,20 @@ func (p *partition) guarded(q *queue, items []item) error {
 		p.opened.suspects.Add(-1)
 	}
 	// It came back, whatever came of it.
-	if _, err := p.c.cfg.DB.Exec(context.WithoutCancel(p.ctx), p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, offset); err != nil && failed == nil {
+	if _, err := p.c.cfg.DB.Exec(context.WithoutCancel(p.ctx), p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, offset); err != nil {
+		q.returned.times++
 		p.c.trouble(p.ctx, progressError("write", err))
+	} else {
+		q.returned.times = 0
 	}
 	return failed
+}
+
+// returned is how many attempts at a record came back that the database still counts: it did not
+// answer. They are no ends of the process.
+type returned struct {
+	offset int64
+	times  int
 }
 
 // forgive takes away the attempts at a record that became a dead letter because of them.

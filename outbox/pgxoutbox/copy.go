@@ -3,6 +3,7 @@ package pgxoutbox
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,6 +23,11 @@ func Copy(ctx context.Context, w *outbox.Writer, tx pgx.Tx, events iter.Seq2[out
 	if err != nil {
 		return 0, err
 	}
+	var now time.Time
+	if err := tx.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {
+		return 0, c.Explained(err)
+	}
+	c.At(now)
 	source := &source{next: next, copier: c}
 	n, err := tx.CopyFrom(ctx, pgx.Identifier(c.Table()), c.Columns(), source)
 	if source.err != nil {

@@ -222,9 +222,6 @@ func TestConsumer_ReadsCommittedTransactionsToTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.awaitAll(t)
-		s.awaitCommitted(t)
-		m.stop(t)
-		s.verify(t)
+		s.finish(t, m)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -321,10 +322,7 @@ func TestConsumer_LosesConnectionsToTheDatabase(t *testing.T) {
 			proxy.Heal()
 		}
 	}
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 	if dead := s.brokers.Read(t, letters); len(dead) > 0 {
 		t.Errorf("%d records paid for the connections", len(dead))
 	}
@@ -349,10 +347,7 @@ func TestConsumer_OutlivesServers(t *testing.T) {
 		}
 		s.brokers.Fake.TakeAway(200 * time.Millisecond)
 	}
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 }
 
 // A record that ends the process each time is found among others that were on their way, and becomes
@@ -402,6 +397,26 @@ func TestPoison_ThatEndsTheProcessIsFound(t *testing.T) {
 			t.Errorf("the process ended %d times, and the record is not found; %d of %d effects", kills, s.effects(t), len(s.ids))
 		})
 	}
+}
+
+// An attempt that came back is no end of the process, though the database did not take that it did.
+func TestPoison_IsNotARecordWhoseAttemptsCameBack(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	s.produce(t, 5, 1)
+	s.db.Exec(t, "INSERT INTO inbox_progress (consumer, topic, partition, next, at, starts) VALUES ('billing', $1, 0, 0, now(), 5)", s.topic) // members ended there
+	s.db.Exec(t, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'")
+	s.db.Exec(t, "CREATE TRIGGER refuse BEFORE DELETE ON inbox_attempts EXECUTE FUNCTION refuse()")
+	cfg := s.config()
+	cfg.Events.Blocked = func(e *kafkainbox.RecordError) { t.Error(e) }
+	tries := 0
+	cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error { // one partition, one goroutine
+		if tries++; tries <= 5 {
+			return &pgconn.PgError{Code: "40001"}
+		}
+		return journal(ctx, tx, r)
+	}
+	s.finish(t, s.start(t, cfg))
 }
 
 // shortSessions are brokers that find out within a second that a member is gone.

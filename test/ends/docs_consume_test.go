@@ -200,10 +200,10 @@ func copiedKeys(t *testing.T, db *harness.Database) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?ms)^```sql\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 4 {
+	if len(blocks) != 5 {
 		t.Fatalf("%d statements on the page", len(blocks))
 	}
-	blocks = blocks[1:] // the first is for newTopic
+	blocks = blocks[2:] // the first are for newTopic and beginAt
 	db.Exec(t, "INSERT INTO inbox (consumer, key, at) VALUES ('billing', 'old', now() - interval '16 days'), ('billing', 'young', now() - interval '14 days'), ('shipping', 'old', now() - interval '16 days')")
 	db.Exec(t, blocks[0][1]) // deletes what is old
 	if left := harness.Query[string](t, db, "SELECT string_agg(consumer || ' ' || key, ', ' ORDER BY consumer) FROM inbox WHERE key IN ('old', 'young')"); left != "billing young, shipping old" {

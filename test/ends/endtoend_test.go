@@ -314,10 +314,7 @@ func TestDeadLetters_OfAConsumerAreSentAgainByTheRelaysCommand(t *testing.T) {
 	cured = true
 	mu.Unlock()
 	t.Log(run("deadletter", "redrive", "--reason", "handler", "--source", "inbox/billing", "--yes"))
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 	if again := run("deadletter", "list"); strings.Contains(again, "inbox/billing") {
 		t.Errorf("they wait still:\n%s", again)
 	}

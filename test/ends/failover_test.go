@@ -17,6 +17,7 @@ import (
 // them, while the group's offsets are ahead of it. The consumer goes back and has every effect once
 // and in order on the new primary: while it runs, and where it starts behind the failover.
 func TestConsumer_GoesBackWithADatabaseThatLostCommits(t *testing.T) {
+	t.Parallel()
 	for _, way := range []string{"one at a time", "parallel", "offsets"} {
 		for _, running := range []bool{true, false} {
 			t.Run(fmt.Sprint(way, " running ", running), func(t *testing.T) {
@@ -74,10 +75,7 @@ func TestConsumer_GoesBackWithADatabaseThatLostCommits(t *testing.T) {
 				if !running {
 					m = s.start(t, cfg)
 				}
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
-				s.verify(t)
+				s.finish(t, m)
 			})
 		}
 	}
@@ -100,6 +98,7 @@ func (s *shop) on(t *testing.T, db *harness.Database) (n int) {
 // A copy that was made before the consumer began has no progress of it: what it had handled is
 // handled again, from where it began, though the group is ahead.
 func TestConsumer_GoesBackWithADatabaseThatLostItsBeginning(t *testing.T) {
+	t.Parallel()
 	for _, offsets := range []bool{false, true} {
 		t.Run(fmt.Sprint("offsets ", offsets), func(t *testing.T) {
 			t.Parallel()

@@ -47,13 +47,16 @@ func newInbox(t testing.TB, consumer string) *inbox.Inbox {
 	return b
 }
 
-func newPool(t testing.TB, url string, connections int32) *pgxpool.Pool {
+func newPool(t testing.TB, url string, connections int32, tracer ...pgx.QueryTracer) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.MaxConns = connections
+	for _, one := range tracer {
+		cfg.ConnConfig.Tracer = one
+	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -326,6 +329,49 @@ func TestPrune_DeletesWhatIsOlder(t *testing.T) {
 	}
 	if left := harness.Query[string](t, db, "SELECT string_agg(consumer || ' ' || n || ' ' || oldest, ', ' ORDER BY consumer) FROM (SELECT consumer, count(*) AS n, min(at)::date AS oldest FROM inbox GROUP BY 1) AS c"); left != "billing 16 2026-01-16, shipping 30 2026-01-02" {
 		t.Error(left)
+	}
+}
+
+// A dead key that is claimed again while it is to be deleted stays: the record that was handled with
+// it can come again.
+func TestPrune_LeavesADeadKeyThatIsClaimedMeanwhile(t *testing.T) {
+	t.Parallel()
+	db := harness.Postgres(t)
+	createInbox(t, db)
+	b, pool := newInbox(t, "billing"), newPool(t, db.URL, 4)
+	now, key := time.Now(), inbox.ByID("orders", "1")
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return b.Bury(t.Context(), pgxinbox.Tx(tx), key.At(now.Add(-10*time.Hour))) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	claiming, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh, err := b.Claim(t.Context(), pgxinbox.Tx(claiming), []inbox.Key{key.At(now)}); err != nil || !fresh[0] {
+		t.Fatal(fresh, err)
+	}
+	var deleted int
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+			deleted, err = b.Prune(t.Context(), pgxinbox.Tx(tx), now.Add(-time.Hour), 10)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	relaytest.Eventually(t, "it waits for the claim", func() (bool, string) {
+		n := harness.Query[int](t, db, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		return n == 1, fmt.Sprint(n)
+	})
+	if err := claiming.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait.Wait()
+	if n := harness.Query[int](t, db, "SELECT count(*)::int FROM inbox WHERE NOT dead"); n != 1 || deleted != 0 {
+		t.Errorf("%d keys, %d deleted", n, deleted)
 	}
 }
 

@@ -83,6 +83,24 @@ var mutants = []mutant{
 	{"with Offsets the database does not get the end of a transaction", [][3]string{
 		{"inbox/kafkainbox/partition.go", "r.Attrs.IsControl() && !p.c.cfg.Offsets && p.source.wrong == nil", "r.Attrs.IsControl() && p.source.wrong == nil"},
 	}, ".", "TestRetention_OfTheEndOfATransactionIsNoLoss/kfake/offsets"},
+	{"what another member has handled counts as lost", [][3]string{
+		{"inbox/kafkainbox/round.go", "now.next >= lost.Start", "now.next < lost.Next"},
+	}, ".", "TestRetention_OfWhatIsHandledIsNoLoss"},
+	{"with Offsets a log that was cut is read on", [][3]string{
+		{"inbox/kafkainbox/source.go", "p.c.cfg.Offsets && offset < s.unread && s.wrong == nil", "p.c.cfg.Offsets && offset < s.unread && s == nil"},
+	}, "../../inbox/kafkainbox", "TestAdd_RefusesALogThatWasCutWithOffsets"},
+	{"with Offsets nobody asks whether the log was cut", [][3]string{
+		{"inbox/kafkainbox/progress.go", "!assigned || at == next || at >= 0", "!assigned || at >= 0"},
+	}, ".", "TestOffsets_OfALogThatWasCutAreRefused"},
+	{"sessions begin again at once, however often", [][3]string{
+		{"inbox/kafkainbox/consumer.go", "			failures = 1\n		}\n", "		}\n		failures = 0\n"},
+	}, "../../inbox/kafkainbox", "TestConsumer_SessionsThatEndSoonBeginAtLongerIntervals"},
+	{"an attempt that came back is an end of the process", [][3]string{
+		{"inbox/kafkainbox/suspect.go", "tries-q.returned.times > crashTries", "tries > crashTries"},
+	}, ".", "TestPoison_IsNotARecordWhoseAttemptsCameBack"},
+	{"offsets wait for the clock", [][3]string{
+		{"inbox/kafkainbox/partition.go", "p.loaded && now.next >= 0 && now != p.stored", "p.loaded && now.next >= 0 && !now.at.IsZero() && now != p.stored"},
+	}, "../../inbox/kafkainbox", "TestReached_IsTheDatabasesUntilSomethingIsDone"},
 	{"the offset goes on before the dead letter is acknowledged", [][3]string{
 		{"inbox/kafkainbox/deadletter.go", "	sent := false\n", "	sent := false\n	p.finish([]item{it})\n"},
 		{"inbox/kafkainbox/deadletter.go", "			p.finish([]item{it})\n			return true\n", "			return true\n"},

@@ -10,6 +10,7 @@ import (
 // Another member, which believed to own the partition too, has handled records and moved the offset
 // in the database, where this one had not been told. This one goes on where the database is.
 func TestOffsets_AreThoseOfTheDatabaseWhereTwoMembersOwnAPartition(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	s.unique = true
 	cfg := s.config()

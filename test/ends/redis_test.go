@@ -163,10 +163,7 @@ func TestHints_OfARedisThatLies(t *testing.T) {
 	})
 	lie()
 	s.produce(t, 100, 20)
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 	for len(rounds) > 0 {
 		round := <-rounds
 		handled, duplicates = handled+round.Handled, duplicates+round.Duplicates

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -86,81 +85,71 @@ func TestRewind_BeyondTheKeysIsRefusedAndOthersAreDropped(t *testing.T) {
 }
 
 // A partition that is read to its end has the time of the last look, so that it does not hold the
-// keys of others; keys then go by the clock of the slowest. Members prune once a minute: they are
-// started before the parallel tests, which run for longer than that, so that this one seldom waits.
+// keys of others; keys then go by the clock of the slowest.
 func TestPrune_GoesByTheSlowestPartition(t *testing.T) {
-	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
-	s.aged(t, 5*time.Hour, "a", "b")
-	// Another partition, which nobody has read for long, holds all keys of the consumer.
-	s.db.Exec(t, "INSERT INTO inbox_progress (consumer, topic, partition, next, at) VALUES ('held', 'other', 0, 1, now() - interval '10 hours')")
-	keys := func(consumer string) int {
-		return harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox WHERE consumer = $1", consumer)
-	}
-	var members []*member
-	pruned := &prunes{}
-	for _, name := range []string{"held", "billing"} {
-		cfg := s.config()
-		cfg.Keep, cfg.Consumer, cfg.Group = time.Hour, name, harness.Unique(t, name)
-		if name == "held" {
-			cfg.DB = pruned.pool(t, s.db.URL)
-		}
-		members = append(members, s.start(t, cfg))
-		relaytest.Eventually(t, name+" has its keys", func() (bool, string) { return keys(name) == 2, "" })
-		at := func() time.Time {
-			return harness.Query[time.Time](t, s.db, "SELECT coalesce(min(at), '2000-01-01') FROM inbox_progress WHERE topic = $1 AND consumer = $2", s.topic, name)
-		}
-		relaytest.Eventually(t, "the clock is that of now", func() (bool, string) { return time.Since(at()) < time.Minute, at().String() })
-	}
-	before := pruned.n.Load()
 	t.Parallel()
-	relaytest.Eventually(t, "it prunes", func() (bool, string) { return pruned.n.Load() > before, "it does not" })
-	if n := keys("held"); n != 2 {
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	cfg := s.config()
+	cfg.Keep = time.Hour
+	pruned := make(chan struct{}, 100)
+	cfg.DB = newPool(t, s.db.URL, 8, &pruning{committed: pruned, deleting: map[*pgx.Conn]bool{}})
+	s.aged(t, 5*time.Hour, "a", "b")
+	// Another partition, which nobody has read for long, holds all keys.
+	s.db.Exec(t, "INSERT INTO inbox_progress (consumer, topic, partition, next, at) VALUES ('billing', 'other', 0, 1, now() - interval '10 hours')")
+	m := s.start(t, cfg)
+	s.awaitEffects(t, 2)
+	at := func() time.Time {
+		return harness.Query[time.Time](t, s.db, "SELECT coalesce(min(at), '2000-01-01') FROM inbox_progress WHERE topic = $1", s.topic)
+	}
+	relaytest.Eventually(t, "the clock is that of now", func() (bool, string) { return time.Since(at()) < time.Minute, at().String() })
+	m.stop(t)
+	for len(pruned) > 0 {
+		<-pruned
+	}
+	m = s.start(t, cfg) // which deletes old keys at once
+	<-pruned
+	if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox"); n != 2 {
 		t.Errorf("%d keys; an absent partition needs them", n)
 	}
-	relaytest.Eventually(t, "old keys are gone", func() (bool, string) { return keys("billing") == 0, "they are there" })
-	for _, m := range members {
-		m.stop(t)
-	}
+	m.stop(t)
+	s.db.Exec(t, "DELETE FROM inbox_progress WHERE topic = 'other'")
+	m = s.start(t, cfg)
+	relaytest.Eventually(t, "old keys are gone", func() (bool, string) {
+		return harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox") == 0, "they are there"
+	})
+	m.stop(t)
 }
 
-// prunes counts the transactions in which a consumer has deleted keys, or found none to delete.
-type prunes struct{ n atomic.Int64 }
+// pruning tells of each commit of a transaction that deletes old keys.
+type pruning struct {
+	committed chan struct{}
 
-func (p *prunes) pool(t *testing.T, url string) *pgxpool.Pool {
-	t.Helper()
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.ConnConfig.Tracer = p
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	mu       sync.Mutex // guards the following
+	deleting map[*pgx.Conn]bool
 }
 
-// TraceQueryStart implements [pgx.QueryTracer].
-func (p *prunes) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (p *pruning) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	return context.WithValue(ctx, textOf{}, data.SQL)
 }
 
-// TraceQueryEnd implements [pgx.QueryTracer].
-func (p *prunes) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
-	switch sql, _ := ctx.Value(textOf{}).(string); {
+func (p *pruning) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
+	text, _ := ctx.Value(textOf{}).(string)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
 	case data.Err != nil:
-	case strings.HasPrefix(sql, "DELETE FROM ") && strings.Contains(sql, "ctid"):
-		conn.PgConn().CustomData()["pruned"] = true
-	case sql == "commit" && conn.PgConn().CustomData()["pruned"] == true:
-		delete(conn.PgConn().CustomData(), "pruned")
-		p.n.Add(1)
+	case strings.HasPrefix(text, "DELETE FROM") && strings.Contains(text, "LIMIT"):
+		p.deleting[conn] = true
+	case text == "commit" && p.deleting[conn]:
+		delete(p.deleting, conn)
+		p.committed <- struct{}{}
 	}
 }
 
 // A key that is older than Keep may be gone by prune: that says nothing about the database, and
 // nobody is to be told that it was set back.
 func TestPrune_OfTheNewestKeyIsNoDatabaseThatWasSetBack(t *testing.T) {
+	t.Parallel()
 	for _, parallel := range []int{1, 3} {
 		t.Run(fmt.Sprint("parallel ", parallel), func(t *testing.T) {
 			t.Parallel()

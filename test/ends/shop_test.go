@@ -226,6 +226,16 @@ func (s *shop) awaitCommitted(t testing.TB) {
 	})
 }
 
+// finish waits until the consumer has handled and committed everything, stops it, and verifies what
+// it left.
+func (s *shop) finish(t testing.TB, m *member) {
+	t.Helper()
+	s.awaitAll(t)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.verify(t)
+}
+
 // verify is E1 to E4: each event has its effect once, effects of a key are in order, no committed
 // offset is ahead of the effects, and no claim is without its effect. Dead are ids without one.
 func (s *shop) verify(t testing.TB, dead ...string) {

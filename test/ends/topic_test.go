@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
@@ -30,12 +32,18 @@ func (s *shop) recreate(t *testing.T, partitions int32) {
 	if deleted, err := admin.DeleteTopic(t.Context(), s.topic); err != nil || deleted.Err != nil {
 		t.Fatal(err, deleted.Err)
 	}
+	var created kadm.CreateTopicResponse
 	relaytest.Eventually(t, "the topic is deleted", func() (bool, string) {
-		created, err := admin.CreateTopic(t.Context(), partitions, 1, nil, s.topic)
-		if err == nil {
+		var err error
+		if created, err = admin.CreateTopic(t.Context(), partitions, 1, nil, s.topic); err == nil {
 			err = created.Err
 		}
 		return err == nil, fmt.Sprint(err)
+	})
+	// Until then records go to the former one, and are deleted with it.
+	relaytest.Eventually(t, "brokers know the new topic", func() (bool, string) {
+		topics, err := admin.ListTopics(t.Context(), s.topic)
+		return err == nil && topics[s.topic].ID == created.ID, fmt.Sprint(err)
 	})
 	s.sent.Close()
 	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers.Addrs...), kgo.DefaultProduceTopic(s.topic), kgo.ProducerLinger(0)) // one has the topic's id for good
@@ -81,6 +89,20 @@ func (s *shop) newTopic(t *testing.T) {
 	s.db.Exec(t, strings.ReplaceAll(block[1], "order-events", s.topic))
 }
 
+// beginAt runs what the page has for a partition that lost records, for that of the error.
+func (s *shop) beginAt(t *testing.T, e *kafkainbox.LostError) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/consuming.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?m)^```sql\n(UPDATE inbox_progress SET next = 35, .*;)\n```$").FindStringSubmatch(string(page))
+	if block == nil {
+		t.Fatal("the page has no such statement")
+	}
+	s.db.Exec(t, strings.NewReplacer("next = 35", fmt.Sprint("next = ", e.Start), "order-events", e.Topic, "partition = 0", fmt.Sprint("partition = ", e.Partition)).Replace(block[1]))
+}
+
 // The topic is deleted and created again, and has more records than were handled of the former one.
 // The consumer stops before it handles any of them. It handles all once a person has said that the
 // topic is new.
@@ -117,10 +139,7 @@ func TestTopic_CreatedAgainIsNotReadOnInSilence(t *testing.T) {
 					}
 					s.newTopic(t)
 					m = s.start(t, cfg)
-					s.awaitAll(t)
-					s.awaitCommitted(t)
-					m.stop(t)
-					s.verify(t)
+					s.finish(t, m)
 				})
 			}
 		}
@@ -177,10 +196,7 @@ func TestTopic_CopyIsReadOnWhenAPersonSaysSo(t *testing.T) {
 			}
 			s.progressOf(t, "topic_id = NULL")
 			m = s.start(t, cfg)
-			s.awaitAll(t)
-			s.awaitCommitted(t)
-			m.stop(t)
-			s.verify(t)
+			s.finish(t, m)
 		})
 	}
 }
@@ -236,18 +252,14 @@ func TestTopic_IDGetsIntoTheProgress(t *testing.T) {
 				old.Kafka = append(old.Kafka[:len(old.Kafka):len(old.Kafka)], kgo.MaxVersions(kversion.V3_0_0()))
 				s.produce(t, 20, 3)
 				m := s.start(t, old)
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
+				s.finish(t, m)
 				if got := of(); got != "none" {
 					t.Errorf("id %s", got)
 				}
 				for range 2 {
 					s.produce(t, 20, 3)
 					m = s.start(t, cfg)
-					s.awaitAll(t)
-					s.awaitCommitted(t)
-					m.stop(t)
+					s.finish(t, m)
 					topics, err := s.brokers.Admin(t).ListTopics(t.Context(), s.topic)
 					if err != nil {
 						t.Fatal(err)
@@ -268,9 +280,7 @@ func TestTopic_TableWithoutTheColumnIsRefusedWithWhatToRun(t *testing.T) {
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	s.produce(t, 20, 3)
 	m := s.start(t, s.config())
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
+	s.finish(t, m)
 	s.db.Exec(t, "ALTER TABLE inbox_progress DROP COLUMN topic_id")
 	c, err := kafkainbox.New(s.config())
 	if err != nil {
@@ -286,10 +296,7 @@ func TestTopic_TableWithoutTheColumnIsRefusedWithWhatToRun(t *testing.T) {
 	s.db.Exec(t, parts[0].Up)
 	s.produce(t, 20, 3)
 	m = s.start(t, s.config())
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
-	s.verify(t)
+	s.finish(t, m)
 }
 
 // expire deletes the records of the topic's only partition that are before an offset.
@@ -327,33 +334,29 @@ func TestRetention_OfUnreadRecordsStops(t *testing.T) {
 				s.unique = cfg.Offsets
 				s.produce(t, 20, 3)
 				m := s.start(t, cfg)
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
+				s.finish(t, m)
 				s.produce(t, 30, 3)
 				done := map[string]bool{}
 				for _, r := range s.past[:20] {
 					done[string(r.Headers[0].Value)] = true
 				}
 				s.expire(t, 35)
+				var e *kafkainbox.LostError
 				for range 2 {
 					m = s.start(t, cfg)
-					if e := stopsBy[*kafkainbox.LostError](t, m); e.Topic != s.topic || e.Next != 20 || e.Start != 35 {
+					if e = stopsBy[*kafkainbox.LostError](t, m); e.Topic != s.topic || e.Next != 20 || e.Start != 35 {
 						t.Error(e)
 					}
 					if n := s.effects(t); n != 20 {
 						t.Fatalf("%d effects", n)
 					}
 				}
-				s.progressOf(t, "next = 35")
+				s.beginAt(t, e)
 				m = s.start(t, cfg)
 				for id := range done {
 					s.ids[id] = true
 				}
-				s.awaitEffects(t, 35)
-				s.awaitCommitted(t)
-				m.stop(t)
-				s.verify(t)
+				s.finish(t, m)
 			})
 		}
 	})
@@ -395,24 +398,176 @@ func TestRetention_GoesByWhatWasHandled(t *testing.T) {
 	s.produce(t, 20, 3)
 	s.expire(t, 10)
 	s.rewind(t) // the group is at offset 0
+	var e *kafkainbox.LostError
 	for range 2 {
 		m := s.start(t, s.config())
-		if e := stopsBy[*kafkainbox.LostError](t, m); e.Next != 0 || e.Start != 10 {
+		if e = stopsBy[*kafkainbox.LostError](t, m); e.Next != 0 || e.Start != 10 {
 			t.Error(e)
 		}
 	}
-	s.progressOf(t, "next = 10")
+	s.beginAt(t, e)
 	m := s.start(t, s.config())
-	s.awaitAll(t)
-	s.awaitCommitted(t)
-	m.stop(t)
+	s.finish(t, m)
 	s.rewind(t)
 	s.produce(t, 10, 3)
 	m = s.start(t, s.config())
-	s.awaitAll(t)
-	s.awaitCommitted(t)
+	s.finish(t, m)
+}
+
+// transactions has each call send an event in a Kafka transaction, and end that.
+func (s *shop) transactions(t *testing.T) func(end kgo.TransactionEndTry) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers.Addrs...), kgo.DefaultProduceTopic(s.topic), kgo.TransactionalID(s.topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	n := 0
+	return func(end kgo.TransactionEndTry) {
+		t.Helper()
+		n++
+		id := strconv.Itoa(n)
+		err := client.BeginTransaction()
+		if err == nil {
+			err = client.ProduceSync(t.Context(), &kgo.Record{Key: []byte("k"), Value: []byte(id), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}).FirstErr()
+		}
+		if err == nil {
+			err = client.EndTransaction(t.Context(), end)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end == kgo.TryCommit {
+			s.ids[id] = true
+		}
+	}
+}
+
+// What was deleted cannot be looked at: aborted transactions alone, of a time when no consumer ran,
+// look as events do. The consumer stops, says that this may be so, and has lost nothing behind it.
+func TestRetention_OfAbortedTransactionsStopsAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+	for _, way := range []string{"one at a time", "offsets"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, harness.Postgres(t), brokers, 1)
+			cfg := s.config()
+			ways[way](&cfg)
+			transaction := s.transactions(t)
+			m := s.start(t, cfg)
+			transaction(kgo.TryCommit)
+			s.finish(t, m)
+			transaction(kgo.TryAbort)
+			s.expire(t, 4)
+			transaction(kgo.TryCommit)
+			e := stopsBy[*kafkainbox.LostError](t, s.start(t, cfg))
+			if e.Next != 2 || e.Start != 4 || !strings.Contains(e.Error(), "aborted transactions") {
+				t.Error(e)
+			}
+			s.beginAt(t, e)
+			s.finish(t, s.start(t, cfg))
+		})
+	}
+}
+
+// So it is where a person has set the progress back to before the oldest record. What has its key
+// is not handled again.
+func TestRetention_OfProgressThatWasSetBackStopsAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	s.produce(t, 20, 3)
+	s.finish(t, s.start(t, s.config()))
+	ids := maps.Clone(s.ids)
+	s.expire(t, 10)
+	s.ids = ids // all have their effects
+	s.progressOf(t, "next = 0")
+	e := stopsBy[*kafkainbox.LostError](t, s.start(t, s.config()))
+	if e.Next != 0 || e.Start != 10 || !strings.Contains(e.Error(), "set back") {
+		t.Error(e)
+	}
+	s.beginAt(t, e)
+	s.produce(t, 10, 3)
+	s.finish(t, s.start(t, s.config()))
+}
+
+// Records that are deleted before this member reads them are not lost where they are handled: by
+// another member while this one was frozen, or by itself, before the group was set back.
+func TestRetention_OfWhatIsHandledIsNoLoss(t *testing.T) {
+	t.Parallel()
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint("again ", again), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, harness.Postgres(t), brokers, 1)
+			for range 10 {
+				s.produce(t, 10, 3)
+			}
+			cfg := s.config()
+			if again {
+				s.finish(t, s.start(t, cfg))
+				s.rewind(t)
+			}
+			cfg.Kafka = append(cfg.Kafka, kgo.FetchMaxPartitionBytes(1)) // a batch at a time
+			cfg.RoundEvents = 1
+			reached, on := make(chan struct{}, 1000), make(chan struct{})
+			cfg.Events.Round = func(kafkainbox.Round) {
+				reached <- struct{}{}
+				<-on
+			}
+			m := s.start(t, cfg)
+			<-reached
+			s.expire(t, 95)
+			if !again {
+				s.progressOf(t, "next = 95") // as the other one does
+			}
+			close(on)
+			s.awaitCommitted(t)
+			m.stop(t)
+			for _, r := range s.past[95:] {
+				if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM journal WHERE event = $1", header(r, "id")); n != 1 {
+					t.Errorf("offset %d: %d effects", r.Offset, n)
+				}
+			}
+		})
+	}
+}
+
+// With Offsets a log whose end was lost, and that has other records there, is refused, also where
+// that came to pass while no consumer ran: the brokers are asked about the leader's epoch.
+func TestOffsets_OfALogThatWasCutAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	s.unique = true
+	cfg := s.config()
+	cfg.Offsets = true
+	s.produce(t, 20, 3)
+	s.finish(t, s.start(t, cfg))
+	s.brokers.Fake.Cluster().ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(asked kmsg.Request) (kmsg.Response, error, bool) {
+		s.brokers.Fake.Cluster().KeepControl()
+		request := asked.(*kmsg.OffsetForLeaderEpochRequest)
+		response := request.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+		topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		topic.Topic = s.topic
+		one := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+		one.EndOffset, one.LeaderEpoch = 15, request.Topics[0].Partitions[0].LeaderEpoch
+		topic.Partitions = append(topic.Partitions, one)
+		response.Topics = append(response.Topics, topic)
+		return response, nil, true
+	})
+	blocked := make(chan *kafkainbox.RecordError, 10)
+	cfg.Events.Blocked = func(e *kafkainbox.RecordError) { blocked <- e }
+	m := s.start(t, cfg)
+	select {
+	case e := <-blocked:
+		var rewind *kafkainbox.RewindError
+		if e.Offset != 15 || !errors.As(e, &rewind) || rewind.Next != 20 {
+			t.Error(e)
+		}
+	case <-time.After(relaytest.Patience):
+		t.Fatal("it goes on")
+	}
 	m.stop(t)
-	s.verify(t)
 }
 
 // The end of a Kafka transaction is no record that was not read: when retention has taken it, a
@@ -426,44 +581,16 @@ func TestRetention_OfTheEndOfATransactionIsNoLoss(t *testing.T) {
 				s := newShop(t, harness.Postgres(t), brokers, 1)
 				cfg := s.config()
 				ways[way](&cfg)
-				client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.DefaultProduceTopic(s.topic), kgo.TransactionalID(s.topic))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer client.Close()
-				n := 0
-				transaction := func(end kgo.TransactionEndTry) {
-					t.Helper()
-					n++
-					id := strconv.Itoa(n)
-					err := client.BeginTransaction()
-					if err == nil {
-						err = client.ProduceSync(t.Context(), &kgo.Record{Key: []byte("k"), Value: []byte(id), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}}).FirstErr()
-					}
-					if err == nil {
-						err = client.EndTransaction(t.Context(), end)
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					if end == kgo.TryCommit {
-						s.ids[id] = true
-					}
-				}
+				transaction := s.transactions(t)
 				m := s.start(t, cfg)
 				transaction(kgo.TryCommit)
 				transaction(kgo.TryAbort)
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
+				s.finish(t, m)
 				s.expire(t, 4)
 				s.ids["1"] = true
 				transaction(kgo.TryCommit)
 				m = s.start(t, cfg)
-				s.awaitAll(t)
-				s.awaitCommitted(t)
-				m.stop(t)
-				s.verify(t)
+				s.finish(t, m)
 			})
 		}
 	})

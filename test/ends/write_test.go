@@ -336,7 +336,9 @@ func (e *end) try(t *testing.T, w *outbox.Writer, event outbox.Event) error {
 
 func TestCopy_LoadsEvents(t *testing.T) {
 	t.Parallel()
-	e, w := start(t), writer(t, outbox.Config{})
+	shape := outbox.Outbox()
+	shape.Now = []string{"created_at"}
+	e, w := start(t), writer(t, outbox.Config{Shape: shape})
 	load := func(n int, fault error) (int64, error) {
 		var copied int64
 		err := pgx.BeginFunc(t.Context(), e.conn, func(tx pgx.Tx) (err error) {
@@ -352,7 +354,14 @@ func TestCopy_LoadsEvents(t *testing.T) {
 					}
 				}
 			})
-			return err
+			if err != nil {
+				return err
+			}
+			var others int // with another time than that of Write, which is the server's
+			if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM outbox WHERE created_at <> now()").Scan(&others); err != nil || others > 0 {
+				t.Errorf("%d rows have a time of their own; %v", others, err)
+			}
+			return nil
 		})
 		return copied, err
 	}
