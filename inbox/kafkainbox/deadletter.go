@@ -30,7 +30,7 @@ func (p *partition) setAside(q *queue, it item, why *RecordError) bool {
 	for failures := 1; ; failures++ {
 		err := error(nil)
 		if !sent {
-			if err = p.c.client.ProduceSync(p.ctx, letter).FirstErr(); err != nil {
+			if err = p.produce(letter); err != nil {
 				err = unsent(p.c.cfg.DeadLetterTopic, why, err)
 			}
 			sent = err == nil
@@ -65,11 +65,23 @@ func (p *partition) setAside(q *queue, it item, why *RecordError) bool {
 	}
 }
 
+// produce sends a dead letter. The client gets its producer id before: one that is refused it while it
+// loads the topic would never answer (franz-go 1.22.3).
+func (p *partition) produce(letter *kgo.Record) error {
+	if _, _, err := p.c.client.ProducerID(p.ctx); err != nil {
+		return err
+	}
+	return p.c.client.ProduceSync(p.ctx, letter).FirstErr()
+}
+
 // unsent explains why there is a dead letter at all: that is logged only where it was sent.
 func unsent(topic string, why *RecordError, err error) error {
 	next := ""
-	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		next = "; create the topic"
+	case errors.Is(err, kerr.ClusterAuthorizationFailed): // the client keeps to the producer id that it was refused
+		next = "; grant WRITE on the topic, before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster, then start the consumer again"
 	}
 	return fmt.Errorf("offset %d, which failed (%s): send dead letter to topic %s: %w%s", why.Offset, describe(why.Err), topic, err, next)
 }

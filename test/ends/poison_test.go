@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
 	"github.com/cdc-relay/cdc-relay/sandbox"
@@ -243,6 +246,48 @@ func TestPoison_LetterComesBeforeTheOffset(t *testing.T) {
 	m.stop(t)
 	s.verify(t, header(poison, "id"))
 	if letters := s.brokers.Read(t, cfg.DeadLetterTopic); len(letters) != 1 {
+		t.Errorf("%d dead letters", len(letters))
+	}
+}
+
+// A client that is refused a producer id keeps to that: what to do is said, and nothing is passed.
+func TestPoison_LetterOfAClientThatMayNotWrite(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	letters := s.topic + "-dead-letters"
+	s.brokers.CreateTopic(t, letters, 1)
+	s.produce(t, 20, 5)
+	poison := s.past[10]
+	refused := s.brokers.Fake.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
+	cfg := s.config()
+	cfg.DeadLetterTopic = letters
+	cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
+		if header(r, "id") == header(poison, "id") {
+			return kafkainbox.Permanent(errPoison)
+		}
+		return journal(ctx, tx, r)
+	}
+	troubled := make(chan error, 1000)
+	cfg.Events.Trouble = func(err error) {
+		select {
+		case troubled <- err:
+		default: // it goes on, whoever looks
+		}
+	}
+	m := s.start(t, cfg)
+	for range 2 {
+		if err := <-troubled; !errors.Is(err, kerr.ClusterAuthorizationFailed) || !strings.Contains(err.Error(), "grant WRITE on the topic") || !strings.Contains(err.Error(), "start the consumer again") {
+			t.Error(err)
+		}
+	}
+	refused.Remove()
+	m.stop(t)
+	m = s.start(t, cfg)
+	s.awaitEffects(t, 19)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.verify(t, header(poison, "id"))
+	if letters := s.brokers.Read(t, letters); len(letters) != 1 {
 		t.Errorf("%d dead letters", len(letters))
 	}
 }
