@@ -51,6 +51,9 @@
 // the batches of the older one after those of the newer. And a connection that is closed
 // delivers nothing any more (dial).
 //
+// A new client is given no record before it has its producer id (begin). Refused one while it
+// loads a record's topic, it would give that record no outcome.
+//
 // The order that is kept is that of a partition. Records of one key share a
 // partition unless their explicit partitions differ or partitions are added to
 // the topic.
