@@ -229,13 +229,13 @@ const (
 )
 
 // warm has the relay drain the backlog, uncounted, by each listener of the broker that is taken: TLS
-// is code of its own. In the suite backfill the command does so.
+// is code of its own. In the suite backfill the command does so, in transactions as well.
 func (b *bench) warm(ctx context.Context, w *workload, taking []contestant) error {
 	if w.rows < warmBacklog {
 		return nil
 	}
 	for _, c := range taking {
-		if c.name != relayKafka && c.name != relayTLS && c.name != backfillAny || b.warmed[c.name] {
+		if c.name != relayKafka && c.name != relayTLS && c.name != backfillAny && c.name != backfillOnce || b.warmed[c.name] {
 			continue
 		}
 		b.warmed[c.name] = true
