@@ -260,8 +260,9 @@ func (m *Match) part(rows, records *division, n int) error {
 }
 
 // event compares the rows of one event id, of which several tables may have one, with its records.
-// Each row has those that are as the mapping makes them; rows that are alike share them. What is left is of a row that has none,
-// and with a single row of that one, unless somebody else's records may have the id too.
+// Each row has those that are as the mapping makes them; rows that are alike share them. What is
+// left is of a row that has none, and with a single row of that one, unless somebody else's records
+// may have the id too.
 func (m *Match) event(rows []Row, records []Record) error {
 	if len(rows) > 1 { // those that are alike have the records in their order
 		slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Number, b.Number)) })

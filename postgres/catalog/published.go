@@ -22,7 +22,8 @@ func Fingerprint(published map[string]string) string {
 // PublishedAs returns, by publication, the rows of the catalog by which it has a table, each with its
 // identity and its version (oid and xmin). The text differs after any change of the publication
 // that concerns the table, also after one that was taken back, and, where a schema is published, after a
-// move out of it and back: rows that were written in between may be in no stream. Publications that do not exist are absent.
+// move out of it and back: rows that were written in between may be in no stream. Publications that do
+// not exist are absent.
 func PublishedAs(q postgres.Querier, version int, table uint32, publications []string) (map[string]string, error) {
 	quoted := make([]string, len(publications))
 	for i, name := range publications {

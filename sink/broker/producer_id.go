@@ -4,29 +4,39 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// AskProducerID has a client ask the brokers for its producer id, unless it has one. A client needs it before
-// it is given its first record: one that is refused the id fails what it has buffered, but not the record
-// whose topic it loads at that moment. That record has no outcome until another one is sent (franz-go 1.22.3).
+// askAgain is how long AskProducerID waits before it asks once more.
+const askAgain = 100 * time.Millisecond
+
+// AskProducerID has a client ask the brokers for its producer id until they answer, unless it has one. A client
+// needs it before it is given its first record: one that is refused the id fails what it has buffered, but not
+// the record whose topic it loads at that moment. That record has no outcome until another one is sent
+// (franz-go 1.22.3). So it asks again where brokers cannot be reached or are not ready.
 //
-// An error is what the client answers every record with from now on, or says that ctx ended. What the client
-// tries again by itself, such as brokers that cannot be reached, is none.
-func AskProducerID(ctx context.Context, client *kgo.Client) (known bool, err error) {
-	_, _, err = client.ProducerID(ctx)
-	refused, answered := errors.AsType[*kerr.Error](err)
-	switch {
-	case err == nil:
-		return true, nil
-	case ctx.Err() != nil:
-		return false, context.Cause(ctx)
-	case errors.Is(err, kgo.ErrClientClosed), answered && !refused.Retriable && refused != kerr.ConcurrentTransactions:
-		return false, err
+// An error is what the brokers refuse the id with, or says that the client is closed or that ctx ended.
+func AskProducerID(ctx context.Context, client *kgo.Client) error {
+	for {
+		_, _, err := client.ProducerID(ctx)
+		refused, answered := errors.AsType[*kerr.Error](err)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, kgo.ErrClientClosed), answered && !refused.Retriable && refused != kerr.ConcurrentTransactions:
+			return err
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return false, nil
 }
 
 // Producer gives out a client that can have a producer id, and makes another one where one was refused it.
@@ -55,10 +65,10 @@ func (p *Producer) Current() *kgo.Client {
 	return p.client
 }
 
-// Client is the client for a record: it has a producer id, or tries again by itself to get one. One call at a time.
+// Client is the client for a record, and has a producer id. One call at a time.
 func (p *Producer) Client(ctx context.Context) (*kgo.Client, error) {
 	client := p.Current()
-	_, err := AskProducerID(ctx, client)
+	err := AskProducerID(ctx, client)
 	if err == nil {
 		return client, nil
 	}

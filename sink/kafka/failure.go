@@ -56,7 +56,7 @@ func (e *sizeError) Limit() (bytes int, key string) { return e.limit, "kafka.max
 type interruptedError struct{ err error }
 
 func (e *interruptedError) Error() string {
-	return fmt.Sprintf("wait for a topic or a partition: %v", e.err)
+	return fmt.Sprintf("wait for a producer id, a topic or a partition: %v", e.err)
 }
 func (e *interruptedError) Unwrap() error { return e.err }
 

@@ -164,19 +164,14 @@ func (k *Sink) begin(ctx context.Context, c *client) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var known bool
 	asked := make(chan error, 1)
-	go func() {
-		var err error
-		known, err = broker.AskProducerID(ctx, c.Client)
-		asked <- err
-	}()
+	go func() { asked <- broker.AskProducerID(ctx, c.Client) }()
 	k.awaiting.Store(true)
 	defer k.awaiting.Store(false)
 	for !k.halted.Load() {
 		select {
 		case err := <-asked:
-			c.begun = known
+			c.begun = err == nil
 			switch {
 			case ctx.Err() != nil:
 				return interrupted(ctx)
