@@ -46,15 +46,16 @@ func TestKafka_GivesNoRecordToAClientWithoutAProducerID(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	k, g := openCounting(t, c)
-	before := make(chan int32, 1)
+	var before atomic.Int32
+	before.Store(-1)
 	c.ControlKey(int16(kmsg.InitProducerID), func(kmsg.Request) (kmsg.Response, error, bool) {
-		before <- g.records.Load()
+		before.Store(g.records.Load())
 		return nil, nil, false
 	})
 	if f := sendOne(t, k, newRecord("orders", "k", "v")); f != nil {
 		t.Fatal(f.Err)
 	}
-	if n := <-before; n != 0 {
+	if n := before.Load(); n != 0 {
 		t.Errorf("the client has %d records when it asks for its producer id", n)
 	}
 }
