@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
@@ -23,17 +24,23 @@ func former(cfg relay.Config, shards int) relay.Config {
 	return cfg
 }
 
+// standing reads where the slots are, and opens the checkpoint topic, which the caller closes.
+func (s *Setup) standing(ctx context.Context) (*watch.Positions, *topics.Ledger, error) {
+	standing, err := watch.ReadPositions(ctx, s.settings.Replication)
+	if err != nil {
+		return nil, nil, err
+	}
+	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	return standing, ledger, err
+}
+
 // known reads what is known, while the slots of the configuration exist. It wants the same of them as a
 // proof does: the record is of this slot, nobody has moved the slot, and neither the publication nor the
 // relay lacked the table.
 func (s *Setup) known(ctx context.Context) (carried, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	standing, err := watch.ReadPositions(ctx, s.settings.Replication)
-	if err != nil {
-		return nil, err
-	}
-	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	standing, ledger, err := s.standing(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -104,15 +111,11 @@ func (b *before) knownOf(ctx context.Context, cfg relay.Config, slot *watch.Slot
 }
 
 // carry writes what was known of the rows before the former slots as known of those before the new ones.
-// Nothing of an earlier slot's name is left then.
+// Nothing of an earlier slot's name is left then. A table that a relay of the new slots lacks stays unknown.
 func (s *Setup) carry(ctx context.Context, known carried) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	standing, err := watch.ReadPositions(ctx, s.settings.Replication)
-	if err != nil {
-		return err
-	}
-	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	standing, ledger, err := s.standing(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,10 +131,14 @@ func (s *Setup) carry(ctx context.Context, known carried) error {
 		if err := b.unknown(ctx, slot.Name, slot.Confirmed); err != nil {
 			return err
 		}
+		passed, err := b.passedOver(ctx, slot.Name) // by a relay that streams already
+		if err != nil {
+			return err
+		}
 		for i := range b.tables {
 			t := b.tables[i]
 			rec, found := known[t.OID]
-			if !found {
+			if !found || slices.ContainsFunc(passed, func(p wal.Table) bool { return p == t.Table }) {
 				continue
 			}
 			t.Ended = rec.Ended

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -78,25 +79,34 @@ func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 // lacked refuses to declare anything of a table that whoever streams from a slot does not have: the slot
 // goes on moving past its rows.
 func (b *before) lacked(ctx context.Context, slot string) error {
+	passed, err := b.passedOver(ctx, slot)
+	if err == nil && len(passed) > 0 {
+		err = advice.Give(fmt.Errorf("the relay that streamed last from slot %s did not have table %s, and passes over its rows", slot, passed[0]),
+			"start `cdc-relay run` with this configuration, and run this again")
+	}
+	return err
+}
+
+// passedOver returns the tables that the relay which streamed last from a slot did not have.
+func (b *before) passedOver(ctx context.Context, slot string) (tables []wal.Table, err error) {
 	known, err := b.ledger.Read(ctx, stored.BeforeSlotSuffix(b.origin.SystemID, slot))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	value := known[stored.StreamedKey(b.origin.SystemID, slot)]
 	if value == nil { // no relay has streamed yet, or an earlier version did
-		return nil
+		return nil, nil
 	}
 	streamed, err := stored.ParseStreamed(value)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, t := range b.tables {
 		if !slices.Contains(streamed.Tables, t.OID) {
-			return advice.Give(fmt.Errorf("the relay that streamed last from slot %s did not have table %s, and passes over its rows", slot, t.Table),
-				"start `cdc-relay run` with this configuration, and run this again")
+			tables = append(tables, t.Table)
 		}
 	}
-	return nil
+	return tables, nil
 }
 
 func (s *Setup) declare(ctx context.Context, b *before, standing *watch.Positions, dryRun bool) error {

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
-	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -87,11 +86,7 @@ func (s *Setup) recordLetters(ctx context.Context) {
 func (s *Setup) tryRecordLetters(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(1))
 	defer cancel()
-	standing, err := watch.ReadPositions(ctx, s.settings.Replication)
-	if err != nil {
-		return err
-	}
-	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	standing, ledger, err := s.standing(ctx)
 	if err != nil {
 		return err
 	}

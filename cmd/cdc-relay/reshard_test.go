@@ -1,11 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -57,11 +61,22 @@ func TestReshard_BackToAFormerNumberMakesSlotsThatRunTakes(t *testing.T) {
 	k.runs(t, 1)
 }
 
-// What is known of the rows from before the slots holds of their copies: retention goes on.
+// What is known of the rows from before the slots holds of their copies: retention goes on. It does not hold
+// of a table that a relay of the new slots lacks: that relay passes over its rows.
 func TestReshard_KeepsWhatIsKnownOfTheRowsBefore(t *testing.T) {
 	t.Parallel()
+	for _, lacks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a relay lacks the table %t", lacks), func(t *testing.T) {
+			t.Parallel()
+			reshardWithRowsBefore(t, lacks)
+		})
+	}
+}
+
+func reshardWithRowsBefore(t *testing.T, lacks bool) {
+	t.Helper()
 	k := newKeeper(t, keeping["detect_moved_slot"])
-	k.divide(t)
+	first, _ := k.divide(t)
 	k.keepsHouse(t, "delete", "")
 	divided := k.env
 	k.env = append(slices.Clip(divided), "CDC_RELAY_POSTGRES_SHARDS=1")
@@ -69,6 +84,9 @@ func TestReshard_KeepsWhatIsKnownOfTheRowsBefore(t *testing.T) {
 	k.insert(t, 3)
 	url, stop := k.streams(t)
 	k.published(t, url, 3)
+	if lacks {
+		k.passesOver(t, first)
+	}
 	stdout, stderr := &lineHook{line: "stop every relay", act: stop}, new(harness.Output)
 	if code := run(t.Context(), []string{"setup", "--reshard-from", "1"}, process{env: divided, stdout: stdout, stderr: stderr}); code != exitOK {
 		t.Fatalf("--reshard-from 1 ended with %d:\n%s%s", code, stdout.String(), stderr.String())
@@ -79,5 +97,24 @@ func TestReshard_KeepsWhatIsKnownOfTheRowsBefore(t *testing.T) {
 	k.insert(t, 2)
 	k.arrived(t, 5)
 	k.age(t, "2h")
+	if lacks {
+		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "", first)
+		return
+	}
 	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 5 rows", "")
+}
+
+// passesOver writes what a relay writes that streams from a slot without the table.
+func (k *keeper) passesOver(t *testing.T, slot string) {
+	t.Helper()
+	at := broker.Connection{Brokers: k.brokers.Addrs}
+	ledger, err := topics.NewLedger(at, k.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	system := harness.Query[string](t, k.db, "SELECT system_identifier::text FROM pg_control_system()")
+	if err := ledger.Write(t.Context(), stored.StreamedKey(system, slot), (&stored.Streamed{Tables: []uint32{1}}).Encode()); err != nil {
+		t.Fatal(err)
+	}
 }
