@@ -282,9 +282,10 @@ func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (err error) {
 	lent := handlersTx{tx}
 	if p.c.cfg.HandleRound != nil {
 		err = p.c.cfg.HandleRound(p.ctx, lent, records)
-	}
-	for i := 0; p.c.cfg.Handle != nil && err == nil && i < len(records); i++ {
-		err = p.c.cfg.Handle(p.ctx, lent, records[i])
+	} else {
+		for i := 0; i < len(records) && err == nil; i++ {
+			err = p.c.cfg.Handle(p.ctx, lent, records[i])
+		}
 	}
 	returned = true
 	return ofHandler(err)
