@@ -397,7 +397,7 @@ func TestRelay_TakesBackWhatIsKnownOfATableThatTheOneBeforeDidNotHave(t *testing
 				}
 				streamed, err := stored.ParseStreamed(l.values[stored.StreamedKey("7", "s")])
 				if err != nil || !slices.Equal(streamed.Tables, []uint32{outbox.OID}) {
-					t.Errorf("the topic says that tables %d were streamed, %v", streamed.Tables, err)
+					t.Errorf("tables streamed by the topic: %d, %v", streamed.Tables, err)
 				}
 			})
 		})

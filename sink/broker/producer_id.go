@@ -18,7 +18,7 @@ const askAgain = 100 * time.Millisecond
 // the record whose topic it loads at that moment. That record has no outcome until another one is sent
 // (franz-go 1.22.3). So it asks again where brokers cannot be reached or are not ready.
 //
-// An error is what the brokers refuse the id with, or says that the client is closed or that ctx ended.
+// It returns the refusal of the brokers, [kgo.ErrClientClosed], or why ctx ended.
 func AskProducerID(ctx context.Context, client *kgo.Client) error {
 	for {
 		_, _, err := client.ProducerID(ctx)

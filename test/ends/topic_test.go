@@ -444,7 +444,7 @@ func (s *shop) transactions(t *testing.T) func(end kgo.TransactionEndTry) {
 }
 
 // What was deleted cannot be looked at: aborted transactions alone, of a time when no consumer ran,
-// look as events do. The consumer stops, says that this may be so, and has lost nothing behind it.
+// look as events do. The consumer stops and says so. What comes after them is not lost.
 func TestRetention_OfAbortedTransactionsStopsAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
