@@ -117,11 +117,11 @@ func (p *promotable) awaitHeld(t *testing.T, slot string) {
 }
 
 // keeps reports whether the standby took a slot that confirms nothing. The standby needs a consistent
-// snapshot between the slot's restart position and its confirmed position. Where it finds none, only a
-// new slot helps.
+// snapshot between the slot's restart position and its confirmed position, and the slot's catalog xmin
+// must not be behind its own. Such a slot stays as it is, so where it is refused only a new one helps.
 func (p *promotable) keeps(t *testing.T, slot string) (synced bool) {
 	t.Helper()
-	const cannot = "could not build a consistent snapshot"
+	const cannot = "could not synchronize replication slot"
 	before := strings.Count(p.next.Server.Log(), cannot)
 	syncSlots(t, p.next, "on")
 	relaytest.Eventually(t, "the standby takes the slot, or says why not", func() (bool, string) {
