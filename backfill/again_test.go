@@ -194,7 +194,7 @@ func TestBackfill_KnowsOnlyOfRowsThatItSent(t *testing.T) {
 // held, and one that was before that ends the call.
 func TestBackfill_ARewrittenTableLosesNoRows(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		for step, sql := range map[string]string{
 			"slot_made":      "ALTER TABLE outbox ALTER COLUMN payload TYPE text USING payload || ''",
 			"snapshot_taken": "ALTER TABLE outbox ALTER COLUMN payload TYPE text USING payload || ''",

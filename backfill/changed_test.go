@@ -59,7 +59,7 @@ var byID = Options{All: true, Yes: true, Order: []string{"id"}, MaxRate: 1000}
 // goes on with the table as it is then.
 func TestBackfill_AChangeWaitsForTheRows(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		for _, sql := range []string{"ALTER TABLE outbox ADD extra int DEFAULT 7", "ALTER TABLE outbox DROP COLUMN created_at", "TRUNCATE outbox"} {
 			t.Run(version+" "+sql, func(t *testing.T) {
 				t.Parallel()

@@ -231,7 +231,7 @@ const (
 func TestBackfill_ResumesWithoutLoss(t *testing.T) {
 	t.Parallel()
 	steps := []string{"slot_made", "snapshot_taken", "begun", "some", "sent", "finished", "copied", "written", "dropped"}
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		for _, guarantee := range []string{"at_least_once", "exactly_once"} {
 			for _, step := range steps {
 				t.Run(version+" "+guarantee+" "+step, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestBackfill_ExactlyOnceDuplicatesNothing(t *testing.T) {
 			t.Errorf("%d records", len(list))
 		}
 	}
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version+" kfake", func(t *testing.T) {
 			t.Parallel()
 			each(t, harness.Postgres(t, version), harness.Kfake(t, sandbox.KafkaOptions{}))

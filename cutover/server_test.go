@@ -29,7 +29,7 @@ func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
 		func() *publisher { return &publisher{slow: 10 * time.Millisecond} },
 	}
 	shapes := []shape{byTime, byFlag, byStatus}
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			db := ownServer(t, version)
@@ -77,7 +77,7 @@ func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
 func TestCutover_StoppedPoller(t *testing.T) {
 	t.Parallel()
 	stopped := Options{Mode: Stopped, Yes: true, Watch: 300 * time.Millisecond}
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			db := ownServer(t, version)
@@ -325,7 +325,7 @@ func TestCutover_LostSlotIsSaid(t *testing.T) {
 // The trigger marks what comes by COPY, into partitions, and through an apply worker.
 func TestCutover_MarksEveryInsert(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := play(t, harness.Postgres(t, version), byTime)

@@ -93,7 +93,7 @@ func (a *audited) finds(t *testing.T, code int, from, to, proven int, want map[s
 
 func TestAudit_FindsEachPlantedFault(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			a := newAudited(t, version, keeping["detect_moved_slot"], "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_KAFKA_MAX_MESSAGE_BYTES=64KiB")
@@ -320,7 +320,7 @@ func TestAudit_RefusesWhatMakesNoSense(t *testing.T) {
 // an error that names the grant.
 func TestAudit_PrintedGrantsAreEnough(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			a := newAudited(t, version)

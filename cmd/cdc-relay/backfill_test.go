@@ -141,7 +141,7 @@ func (k *keeper) writesOn(t *testing.T, from int) (last <-chan int, stop func())
 // once, and the rows of a key in order.
 func TestBackfill_SnapshotAndStreamHaveEachRowOnce(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		for name, how := range map[string]string{"plain": "CDC_RELAY_RELAY_ON_BLOCKED=wait", "detect_moved_slot": keeping["detect_moved_slot"], "exactly_once": keeping["exactly_once"]} {
 			t.Run(version+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -297,7 +297,7 @@ func TestBackfill_RefusesBadInput(t *testing.T) {
 // A role with the printed grants can run the backfill. One without them gets an error that names the grant.
 func TestBackfill_PrintedGrantsAreEnough(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			k := newOld(t, version, keeping["detect_moved_slot"])

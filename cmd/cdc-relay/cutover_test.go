@@ -169,7 +169,7 @@ func TestCutover_KilledGoesOn(t *testing.T) {
 // A role with the printed grants can do it. One without them gets an error that names them.
 func TestCutover_PrintedGrantsAreEnough(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			k := newOld(t, version, keeping["detect_moved_slot"])

@@ -75,7 +75,7 @@ func (k *keeper) slotAt(t *testing.T) string {
 // committed and not streamed yet.
 func TestReplay_CompleteKeysEndWithTheNewest(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			k := newDelivered(t, version, 30, keeping["detect_moved_slot"])

@@ -121,7 +121,7 @@ func writers(ctx context.Context, t *testing.T, db *harness.Database, n int) (wa
 // A commit record is in the WAL before others see the commit, however it commits: what a
 // slot gives up to the end of the WAL has every row that was seen before.
 func TestProof_HoldsUnderEveryKindOfCommit(t *testing.T) {
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"max_prepared_transactions": "20"}})
 			db.Exec(t, eventsSQL)
@@ -176,7 +176,7 @@ func TestProof_LReadTooEarlyIsFound(t *testing.T) {
 // What was seen of an asynchronous commit is in the WAL before the insert position, and not
 // before the write and flush positions.
 func TestProof_WriteAndFlushPositionsAreNoBounds(t *testing.T) {
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"wal_writer_delay": "10s", "autovacuum": "off"}})
 			db.Exec(t, eventsSQL)
@@ -204,7 +204,7 @@ func TestProof_WriteAndFlushPositionsAreNoBounds(t *testing.T) {
 // After a crash a row that was seen is gone, its transaction's number is given out again, and
 // its place is taken. The session that saw the row is gone as well.
 func TestProof_CrashGivesXidsAgain(t *testing.T) {
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"wal_writer_delay": "10s", "autovacuum": "off"}})
 			db.Exec(t, eventsSQL)

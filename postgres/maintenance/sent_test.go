@@ -11,7 +11,7 @@ import (
 // A table that was taken out of a publication and put back shows it, and no other table does.
 func TestSurveyor_SeesThatATableWasPutBack(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			t.Parallel()
 			db := harness.Postgres(t, version)

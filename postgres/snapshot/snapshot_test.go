@@ -127,7 +127,7 @@ func read(t *testing.T, h *Holder, s *Selection, after, upTo Tuple) (ids []strin
 
 // Behind each place come exactly the rows that the order has behind it, whatever is NULL.
 func TestRead_GoesOnBehindEachPlace(t *testing.T) {
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			h, table := holder(t, harness.Postgres(t, version))
 			if _, err := h.Begin(t.Context(), ""); err != nil {
@@ -177,7 +177,7 @@ func TestRead_GoesOnBehindEachPlace(t *testing.T) {
 // A snapshot that was imported can be given on, also when its first exporter is gone, and a
 // reading that is cut off leaves it as it is.
 func TestHolder_GivesOnWhatItImported(t *testing.T) {
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			db := harness.Postgres(t, version)
 			h, table := holder(t, db)

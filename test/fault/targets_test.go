@@ -345,7 +345,7 @@ func stopBound() time.Duration {
 
 // A fast shutdown of PostgreSQL is not held up, whatever the relay is doing.
 func TestTarget_FastShutdownIsNotHeldUp(t *testing.T) {
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			beside(t)
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"net/url"
 	"os"
@@ -49,10 +50,23 @@ func Versions() []string {
 	return []string{"15", "18"}
 }
 
-// EachPostgres runs a test on every version of Versions.
+// VersionsFor are those of Versions that a test runs on: all, in the short form one of them, by the
+// test's name. Tests over several choices take Versions and leave cases out with Left.
+func VersionsFor(t testing.TB) []string {
+	versions := Versions()
+	if !testing.Short() {
+		return versions
+	}
+	name := fnv.New32a()
+	_, _ = name.Write([]byte(t.Name()))
+	i := int(name.Sum32() % uint32(len(versions))) //nolint:gosec // a few
+	return versions[i : i+1]
+}
+
+// EachPostgres runs a test on every version of VersionsFor.
 func EachPostgres(t *testing.T, test func(t *testing.T, db *Database)) {
 	t.Helper()
-	for _, version := range Versions() {
+	for _, version := range VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) { test(t, Postgres(t, version)) })
 	}
 }

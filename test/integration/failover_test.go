@@ -136,7 +136,7 @@ func TestFailover_SyncedSlotIsGoneOnWith(t *testing.T) {
 // A standby that does not have the slot: the relay says so, and makes none.
 func TestFailover_UnsyncedSlotBlocks(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			old, next, both := pair(t, version, nil, nil)
 			p, w := outbox(t, both, harness.Kfake(t, kfakeDefault))

@@ -17,7 +17,7 @@ import (
 // old primary when that comes back.
 func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			t.Parallel() // servers of its own, whose stops take their time
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})

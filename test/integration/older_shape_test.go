@@ -52,7 +52,7 @@ func TestTypeChange_RowsFromBeforeItAreDelivered(t *testing.T) {
 // before and after. Then PostgreSQL crashes, which takes the slot back to before the column.
 func TestCrash_BehindAnAddedColumnIsPassed(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run(version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
 			brokers := harness.Kfake(t, kfakeDefault)

@@ -54,7 +54,7 @@ func rideOutBrokers(t *testing.T, db *harness.Database, brokers *harness.Brokers
 // A server that stops fast is not held up, and a killed one is found again.
 func TestOutage_OfPostgresLosesNothing(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
 			p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
@@ -87,7 +87,7 @@ func TestOutage_OfPostgresLosesNothing(t *testing.T) {
 // alone did not make it write the slot.
 func TestOutage_FastStopOfPostgresRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
 			p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))

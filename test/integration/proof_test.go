@@ -58,7 +58,7 @@ func prover(t *testing.T, p *relaytest.Pipeline, cfg proof.Config) (*proof.Prove
 // has to write anything for that.
 func TestProof_SegmentSwitchOnAQuietServerDoesNotHang(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			p, w := quiet(t, version)
 			passes, s := prover(t, p, proof.Config{Wait: relaytest.Patience, NudgeAfter: time.Hour})

@@ -31,7 +31,7 @@ import (
 // The relay and its commands do with exactly what `cdc-relay sql` prints.
 func TestRole_PrintedGrantsAreEnough(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
 			brokers := harness.Kfake(t, sandbox.KafkaOptions{Topics: map[string]int32{"role-events": 1, "letters": 1, "__cdc_relay_checkpoints": 1}})

@@ -40,7 +40,7 @@ func awaitFree(t *testing.T, p *relaytest.Pipeline) {
 // for the brokers.
 func TestSlot_InvalidatedInAnOutageBlocksAsLost(t *testing.T) {
 	t.Parallel()
-	for _, version := range harness.Versions() {
+	for _, version := range harness.VersionsFor(t) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{
 				"max_slot_wal_keep_size": "8MB", "min_wal_size": "32MB", "max_wal_size": "32MB", "wal_keep_size": "0",
