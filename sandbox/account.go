@@ -80,7 +80,12 @@ func TempDir(kind string) (string, error) {
 }
 
 func (r *runner) makeDir(kind string) (string, error) {
-	dir, err := os.MkdirTemp("", fmt.Sprintf("%s%s-%d-*", dirPrefix, kind, os.Getpid()))
+	return r.makeDirIn("", fmt.Sprintf("%s%s-%d-*", dirPrefix, kind, os.Getpid()))
+}
+
+// makeDirIn makes a directory of the account, whose name is a pattern as in os.MkdirTemp.
+func (r *runner) makeDirIn(folder, pattern string) (string, error) {
+	dir, err := os.MkdirTemp(folder, pattern)
 	if err != nil {
 		return "", fmt.Errorf("make directory: %w", err)
 	}

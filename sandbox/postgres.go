@@ -107,7 +107,7 @@ func StartPostgres(ctx context.Context, options PostgresOptions) (*Postgres, err
 	return p, nil
 }
 
-// initPostgres makes the directory and runs initdb in it.
+// initPostgres makes the directory with a cluster in it.
 func initPostgres(ctx context.Context, options PostgresOptions, binaries string) (*Postgres, error) {
 	run, err := newRunner()
 	if err != nil {
@@ -118,23 +118,38 @@ func initPostgres(ctx context.Context, options PostgresOptions, binaries string)
 		return nil, err
 	}
 	p := &Postgres{options: options, binaries: binaries, dir: dir, run: run, out: &tail{to: options.ServerLog}}
-	args := []string{"-D", p.data(), "-U", "postgres", "-E", "UTF8", "--no-locale", "--no-sync", "-A", "trust"}
-	if options.Password != "" {
-		file := filepath.Join(dir, "password")
-		if err := run.writeFile(file, []byte(options.Password)); err != nil {
-			return nil, errors.Join(err, p.Close())
-		}
-		args = append(args[:len(args)-1], "scram-sha-256", "--pwfile", file)
-	}
-	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "initdb"), args...)
-	run.prepare(cmd)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, errors.Join(fmt.Errorf("run initdb of %s: %w\n%s", binaries, err, bytes.TrimSpace(out)), p.Close())
+	if err := p.makeCluster(ctx); err != nil {
+		return nil, errors.Join(err, p.Close())
 	}
 	if err := p.copyCertificate(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+func (p *Postgres) makeCluster(ctx context.Context) error {
+	args := []string{"-U", "postgres", "-E", "UTF8", "--no-locale", "--no-sync", "-A"}
+	if p.options.Password != "" {
+		file := filepath.Join(p.dir, "password")
+		if err := p.run.writeFile(file, []byte(p.options.Password)); err != nil {
+			return err
+		}
+		return p.run.initdb(ctx, p.binaries, p.data(), append(args, "scram-sha-256", "--pwfile", file))
+	}
+	args = append(args, "trust")
+	if folder := os.Getenv(TemplatesVariable); folder != "" {
+		return p.run.copyCluster(ctx, folder, p.binaries, p.data(), args)
+	}
+	return p.run.initdb(ctx, p.binaries, p.data(), args)
+}
+
+func (r *runner) initdb(ctx context.Context, binaries, data string, args []string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "initdb"), append([]string{"-D", data}, args...)...)
+	r.prepare(cmd)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run initdb of %s: %w\n%s", binaries, err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 func (p *Postgres) copyCertificate() error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"path/filepath"
 )
 
@@ -31,8 +30,8 @@ func (p *Postgres) Standby(ctx context.Context, slot string, settings map[string
 	s.options.Settings["primary_slot_name"] = slot
 	s.options.Settings["primary_conninfo"] = fmt.Sprintf("host=127.0.0.1 port=%d user=postgres dbname=postgres application_name=%s", p.port, slot)
 	maps.Copy(s.options.Settings, settings)
-	if out, err := exec.CommandContext(ctx, "cp", "-a", p.data(), s.data()).CombinedOutput(); err != nil {
-		return nil, errors.Join(fmt.Errorf("copy %s: %w\n%s", p.data(), err, out), s.Close())
+	if err := copyFolder(ctx, p.data(), s.data()); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	if err := p.run.writeFile(filepath.Join(s.data(), "standby.signal"), nil); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -14,6 +14,13 @@ for flag in "$@"; do
 	[ "$flag" = -race ] || plain+=("$flag")
 done
 
+# What servers are started from is made once for all packages. The name is one of a sandbox's folders, with
+# our process in it: a later sandbox removes it where we could not.
+CDC_RELAY_TEMPLATES=$(mktemp -d "${TMPDIR:-/tmp}/cdc-relay-sandbox-templates-$$-XXXXXX")
+chmod 711 "$CDC_RELAY_TEMPLATES" # servers of root run as another account
+export CDC_RELAY_TEMPLATES
+trap 'rm -rf "$CDC_RELAY_TEMPLATES"' EXIT
+
 is_unraced() { # is_unraced PACKAGE|MODULE
 	case " $unraced " in *" $1 "*) return 0 ;; *) return 1 ;; esac
 }
