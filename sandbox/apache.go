@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -105,12 +106,17 @@ func (a *Apache) format(ctx context.Context) error {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	id[0] &= 0x7f        // in base64 a leading - would be read as an option
-	args := []string{"format", "-t", base64.RawURLEncoding.EncodeToString(id), "-c", a.properties()}
+	args := []string{"-t", base64.RawURLEncoding.EncodeToString(id), "-c", a.properties()}
 	for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, ApacheUser, ApachePassword))
 	}
-	cmd := exec.CommandContext(ctx, a.options.Java, append([]string{"-cp", filepath.Join(a.options.Jars, "*"), "kafka.tools.StorageTool"}, args...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	return formatKafka(ctx, a.options.Java, a.options.Jars, args)
+}
+
+// formatKafka runs StorageTool.
+func formatKafka(ctx context.Context, java, jars string, args []string) error {
+	args = slices.Concat(quick, []string{"-cp", filepath.Join(jars, "*"), "kafka.tools.StorageTool", "format"}, args)
+	if out, err := exec.CommandContext(ctx, java, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("format Kafka: %w\n%s", err, out)
 	}
 	return nil
@@ -171,8 +177,9 @@ func (a *Apache) settings(controller string) (string, error) {
 }
 
 func (a *Apache) start(ctx context.Context) error {
-	args := append([]string{"-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}, a.options.JVM...)
-	cmd := exec.Command(a.options.Java, append(args, "-cp", filepath.Join(a.options.Jars, "*"), "kafka.Kafka", a.properties())...)
+	args := slices.Concat(quick, []string{"-Xmx768m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}, a.options.JVM,
+		[]string{"-cp", filepath.Join(a.options.Jars, "*"), "kafka.Kafka", a.properties()})
+	cmd := exec.Command(a.options.Java, args...)
 	cmd.Stdout, cmd.Stderr = a.out, a.out
 	process, err := startProcess(cmd, a.dir)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -106,12 +107,7 @@ func (c *Cluster) format(ctx context.Context, n *node, cluster string) error {
 	if err := os.WriteFile(n.properties(), []byte(c.settings(n)), 0o600); err != nil {
 		return fmt.Errorf("format Kafka: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, c.options.Java, "-cp", filepath.Join(c.options.Jars, "*"), "kafka.tools.StorageTool",
-		"format", "-t", cluster, "-c", n.properties())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("format Kafka: %w\n%s", err, out)
-	}
-	return nil
+	return formatKafka(ctx, c.options.Java, c.options.Jars, []string{"-t", cluster, "-c", n.properties()})
 }
 
 // settings has failures noticed within seconds, so that a test of many takes
@@ -166,9 +162,9 @@ const brokersLogin = `org.apache.kafka.common.security.plain.PlainLoginModule re
 
 func (c *Cluster) launch(i int) error {
 	n := c.nodes[i]
-	options := append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, c.options.JVM...)
-	cmd := exec.Command(c.options.Java, append(options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-		"-cp", filepath.Join(c.options.Jars, "*"), "kafka.Kafka", n.properties())...)
+	args := slices.Concat(quick, []string{"-Xmx512m"}, c.options.JVM, []string{"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+		"-cp", filepath.Join(c.options.Jars, "*"), "kafka.Kafka", n.properties()})
+	cmd := exec.Command(c.options.Java, args...)
 	cmd.Stdout, cmd.Stderr = n.out, n.out
 	process, err := startProcess(cmd, n.dir)
 	if err != nil {

@@ -159,8 +159,8 @@ func (d *Debezium) command(properties string) *exec.Cmd {
 	if d.options.Distributed {
 		class = "ConnectDistributed"
 	}
-	args := slices.Concat([]string{
-		"-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8",
+	args := slices.Concat(quick, []string{
+		"-Xmx768m", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8",
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 	}, d.options.JVM, []string{"-cp", filepath.Join(d.options.Jars, "*"), "org.apache.kafka.connect.cli." + class, properties})
 	cmd := exec.Command(d.options.Java, args...)

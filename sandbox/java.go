@@ -10,6 +10,9 @@ import (
 	"strconv"
 )
 
+// quick are options for a Java that runs for minutes at most.
+var quick = []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+
 var javaVersionPattern = regexp.MustCompile(`version "(\d+)`)
 
 // FindJava is the newest Java of the machine, or the one of JAVA_HOME, and its

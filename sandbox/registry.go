@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -121,12 +122,12 @@ func (r *Registry) launch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(r.options.Java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+	cmd := exec.Command(r.options.Java, append(slices.Clone(quick), "-Xmx256m",
 		"-Dquarkus.http.host="+host, "-Dquarkus.http.port="+port, "-Dquarkus.http.access-log.enabled=false",
 		// Written at once, so that a kill loses nothing.
 		"-Dapicurio.datasource.url=jdbc:h2:file:"+filepath.Join(r.dir, "schemas")+";WRITE_DELAY=0",
 		"-Dapicurio.datasource.jdbc.initial-size=1", "-Dapicurio.datasource.jdbc.min-size=1", // else twenty before it answers
-		"-jar", jars[0])
+		"-jar", jars[0])...)
 	cmd.Dir = r.dir
 	cmd.Stdout, cmd.Stderr = r.out, r.out
 	process, err := startProcess(cmd, r.dir)
