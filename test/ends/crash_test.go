@@ -165,7 +165,7 @@ func (c child) start(t *testing.T) *exec.Cmd {
 	}
 	t.Cleanup(func() {
 		if t.Failed() && cmd.Process.Signal(syscall.SIGQUIT) == nil { // a consumer that hangs says where
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		_ = cmd.Process.Kill()
 	})

@@ -59,19 +59,21 @@ var examples = []example{
 	{
 		folder: "java", needs: []string{"javac", "mvn"},
 		prepare: [][]string{{"mvn", "-q", "-B", "compile", "dependency:copy-dependencies"}},
-		env:     []string{"MAVEN_OPTS=" + strings.Join(quickJava, " ")},
+		env:     quickMaven,
 		write:   java("Write"), consume: java("Consume"),
 	},
 	{
 		folder: "spring", needs: []string{"javac", "mvn"},
 		prepare: [][]string{{"mvn", "-q", "-B", "compile", "dependency:copy-dependencies"}},
-		env:     []string{"MAVEN_OPTS=" + strings.Join(quickJava, " ")},
+		env:     quickMaven,
 		write:   java("write.Write"), consume: java("consume.Consume"),
 	},
 }
 
 // quickJava are options for a Java that runs for seconds: they save a third to a half of its CPU.
 var quickJava = []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+
+var quickMaven = []string{"MAVEN_OPTS=" + strings.Join(append(quickJava, os.Getenv("MAVEN_OPTS")), " ")}
 
 // java is the command for a class of the example, or of folders before it.
 func java(class string, before ...string) []string {
