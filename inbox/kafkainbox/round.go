@@ -52,10 +52,14 @@ func (p *partition) handle(q *queue, items []item) bool {
 			}
 			p.c.trouble(p.ctx, unknown)
 		case errors.Is(err, errOvertaken):
+			waits := len(items)
 			if items = p.left(items); len(items) == 0 {
 				return true
 			}
-			continue
+			if len(items) < waits {
+				continue
+			}
+			p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w, and stays where it is", p.topic, p.number, err)) // a trigger or a policy of the table
 		case fault == nobodys:
 			p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, err))
 		case len(items) > 1:
