@@ -103,6 +103,22 @@ func (e *CrashError) Error() string {
 	return fmt.Sprintf("the process ended %d times while it handled this record; cure the cause and delete its row of inbox_attempts, or set DeadLetterTopic", e.Times)
 }
 
+// ConnectionError is a record whose handling ends its connection to the database each time, while
+// another one that stands by stays, or crashes the server. It counts as an attempt.
+type ConnectionError struct {
+	Crashed bool // the server
+	Err     error
+}
+
+func (e *ConnectionError) Error() string {
+	if e.Crashed {
+		return "the database server crashes whenever this record is handled: " + describe(e.Err)
+	}
+	return "its connection to the database ends whenever this record is handled, and another one stays: " + describe(e.Err)
+}
+
+func (e *ConnectionError) Unwrap() error { return e.Err }
+
 // PanicError is a panic of the handler.
 type PanicError struct {
 	Value any
@@ -147,8 +163,11 @@ func describe(err error) string {
 	var rewind *RewindError
 	var panicked *PanicError
 	var crash *CrashError
+	var ended *ConnectionError
 	var server *pgconn.PgError
 	switch {
+	case errors.As(err, &ended):
+		return ended.Error()
 	case errors.As(err, &rewind):
 		return rewind.Error()
 	case errors.As(err, &crash):
@@ -190,7 +209,10 @@ func blamed(err error) blame {
 	var final *permanent
 	var rewind *RewindError
 	var crash *CrashError
+	var ended *ConnectionError
 	switch {
+	case errors.As(err, &ended):
+		return attempt
 	case errors.As(err, &rewind):
 		return rewound
 	case errors.As(err, &crash):
@@ -229,6 +251,8 @@ func ofCommit(err error) error {
 		return &handlerError{errSwallowed}
 	case errors.As(err, &server) && !transient(err): // a deferred constraint or trigger
 		return &handlerError{err}
+	case closed(err):
+		return &lostError{fmt.Errorf("commit: %w", err)}
 	}
 	return fmt.Errorf("commit: %w", err)
 }

@@ -139,6 +139,8 @@ func TestBlame_IsTheRecordsOnlyWhereItsHandlerFailed(t *testing.T) {
 		"commit, server ends":     {ofCommit(sqlError("57P01")), nobodys},
 		"commit, serialization":   {ofCommit(sqlError("40001")), nobodys},
 		"claim":                   {&inbox.TableError{Code: "42P01", Err: errors.New("")}, nobodys},
+		"connection":              {&lostError{errors.New("secret")}, nobodys},
+		"its connection":          {&ConnectionError{Err: errors.New("secret")}, attempt},
 		"begin":                   {fmt.Errorf("begin: %w", errors.New("refused")), nobodys},
 	} {
 		if got := blamed(c.err); got != c.want {

@@ -64,6 +64,10 @@ type item struct {
 	key    inbox.Key
 	at     time.Time // of the key
 	err    error     // why it cannot be handled
+
+	losses  int           // rounds that it was the first of, and that lost their connection
+	watched bool          // see lost.go
+	lost    time.Duration // how long its last attempt took that was watched and lost its connection
 }
 
 // claimed is a key that was claimed and is committed. Without text it is none.

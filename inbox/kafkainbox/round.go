@@ -18,9 +18,6 @@ import (
 // to stop. Where the handler fails for several it takes them in halves, until the record that
 // fails is alone.
 func (p *partition) handle(q *queue, items []item) bool {
-	if len(items) > 1 && p.opened.suspects.Load() > 0 {
-		return p.handleAlone(q, items)
-	}
 	waiting := false // at a record, until a person does something
 	defer func() {
 		if waiting {
@@ -29,6 +26,9 @@ func (p *partition) handle(q *queue, items []item) bool {
 	}()
 	attempts := 0
 	for failures := 1; ; failures++ {
+		if len(items) > 1 && (items[0].watched || p.opened.suspects.Load() > 0) {
+			return p.handleAlone(q, items)
+		}
 		err := items[0].err
 		if err == nil {
 			err = p.guarded(q, items)
@@ -52,12 +52,17 @@ func (p *partition) handle(q *queue, items []item) bool {
 			}
 			p.c.trouble(p.ctx, unknown)
 		case errors.Is(err, errOvertaken):
+			waits := len(items)
 			if items = p.left(items); len(items) == 0 {
 				return true
 			}
-			continue
+			if len(items) < waits {
+				continue
+			}
+			p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w, and stays where it is", p.topic, p.number, err)) // a trigger or a policy of the table
 		case fault == nobodys:
 			p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, err))
+			watch(items, err)
 		case len(items) > 1:
 			half := len(items) / 2
 			return p.handle(q, items[:half]) && p.handle(q, items[half:])
@@ -120,7 +125,7 @@ func (p *partition) round(q *queue, items []item) error {
 			err = givenBack(tx)
 		}
 		if err != nil {
-			return lost(tx, err)
+			return ofConnection(tx, err)
 		}
 	}
 	if err := ofCommit(tx.Commit(p.ctx)); err != nil {
@@ -297,15 +302,6 @@ func givenBack(tx pgx.Tx) error {
 		return &handlerError{errOpen}
 	}
 	return nil
-}
-
-// lost takes the blame from a handler whose connection is gone, unless it was a time limit of its
-// own that closed it.
-func lost(tx pgx.Tx, err error) error {
-	if blamed(err) == attempt && tx.Conn().IsClosed() && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("the connection is lost: %s", describe(err))
-	}
-	return err
 }
 
 func ofHandler(err error) error {

@@ -77,9 +77,10 @@ func (p *partition) handleAlone(q *queue, items []item) bool {
 	return true
 }
 
-// guarded is a round. That of a suspect partition is marked while it lasts.
+// guarded is a round. That of a suspect partition, or of a record that is watched, is marked while
+// it lasts.
 func (p *partition) guarded(q *queue, items []item) error {
-	if p.opened.suspects.Load() <= 0 || len(items) > 1 {
+	if p.opened.suspects.Load() <= 0 && !items[0].watched || len(items) > 1 {
 		return p.round(q, items)
 	}
 	select {
@@ -88,6 +89,8 @@ func (p *partition) guarded(q *queue, items []item) error {
 	case <-p.ctx.Done():
 		return context.Cause(p.ctx)
 	}
+	w := p.probe(&items[0])
+	defer w.close()
 	var tries int
 	offset := items[0].record.Offset
 	if err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.try, p.c.cfg.Consumer, p.topic, p.number, offset, crashTries).Scan(&tries); err != nil {
@@ -99,7 +102,13 @@ func (p *partition) guarded(q *queue, items []item) error {
 	if tries-q.returned.times > crashTries {
 		return &CrashError{Times: crashTries}
 	}
+	began := time.Now()
 	failed := p.round(q, items)
+	items[0].lost = 0
+	if gone := (*lostError)(nil); errors.As(failed, &gone) {
+		items[0].lost = time.Since(began)
+		failed = p.judged(w, gone)
+	}
 	if failed == nil {
 		p.opened.suspects.Add(-1)
 	}
@@ -123,7 +132,8 @@ type returned struct {
 // forgive takes away the attempts at a record that became a dead letter because of them.
 func (p *partition) forgive(it item, why error) {
 	var crash *CrashError
-	if !errors.As(why, &crash) {
+	var ended *ConnectionError
+	if !errors.As(why, &crash) && !errors.As(why, &ended) {
 		return
 	}
 	if _, err := p.c.cfg.DB.Exec(p.ctx, p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, it.record.Offset); err != nil {

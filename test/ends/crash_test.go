@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -60,8 +61,9 @@ func runChild() {
 	must(err)
 	cfg := kafkainbox.Config{
 		Consumer: "billing", Group: c.Group, Brokers: c.Brokers, Topics: []string{c.Topic}, DB: pool, RoundEvents: cmp.Or(c.Round, 20), Parallel: c.Parallel, Offsets: c.Offsets, DeadLetterTopic: c.Letters,
-		Retry: kafkainbox.Retry{First: time.Millisecond, Max: 10 * time.Millisecond},
-		Kafka: []kgo.Opt{kgo.WithHooks(answers{&c}), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.SessionTimeout(c.Session), kgo.FetchMaxWait(100 * time.Millisecond)},
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Retry:  kafkainbox.Retry{First: time.Millisecond, Max: 10 * time.Millisecond},
+		Kafka:  []kgo.Opt{kgo.WithHooks(answers{&c}), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.SessionTimeout(c.Session), kgo.FetchMaxWait(100 * time.Millisecond)},
 	}
 	if c.Rebalance > 0 {
 		cfg.Kafka = append(cfg.Kafka, kgo.RebalanceTimeout(c.Rebalance))
@@ -172,6 +174,32 @@ func (c child) start(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
+// live is start for a consumer that is to live until it is killed by the function returned. One that
+// ends before, as on a machine without memory left, fails the test.
+func (c child) live(t *testing.T) (kill func()) {
+	t.Helper()
+	var cmd *exec.Cmd
+	var asked atomic.Bool
+	ended := make(chan struct{})
+	t.Cleanup(func() { // behind that of start, which kills
+		if cmd != nil {
+			<-ended
+		}
+	})
+	cmd = c.start(t)
+	go func() {
+		defer close(ended)
+		if err := cmd.Wait(); !asked.Load() && !t.Failed() {
+			t.Errorf("the consumer ended by itself: %v", err)
+		}
+	}()
+	return func() {
+		asked.Store(true)
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+}
+
 func awaitKilled(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -212,10 +240,9 @@ func TestCrash_AtEachStep(t *testing.T) {
 			}
 			last := one
 			last.Step = ""
-			cmd := last.start(t)
+			killed := last.live(t)
 			s.awaitCommitted(t)
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
+			killed()
 			var dead []string
 			for id := range s.ids {
 				var n int

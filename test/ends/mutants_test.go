@@ -98,6 +98,15 @@ var mutants = []mutant{
 	{"an attempt that came back is an end of the process", [][3]string{
 		{"inbox/kafkainbox/suspect.go", "tries-q.returned.times > crashTries", "tries > crashTries"},
 	}, ".", "TestPoison_IsNotARecordWhoseAttemptsCameBack"},
+	{"a connection that is lost counts whatever became of another one", [][3]string{
+		{"inbox/kafkainbox/lost.go", "	if !answers && !w.crashed.Load() {\n", "	if !answers && !w.crashed.Load() && p == nil {\n"},
+	}, ".", "TestPoison_IsNotARecordDuringWhichTheDatabaseGoesDown/network"},
+	{"a connection that is lost is nobody's fault whatever became of another one", [][3]string{
+		{"inbox/kafkainbox/lost.go", "	if it.lost == 0 {\n", "	if it.lost >= 0 {\n"},
+	}, ".", "TestPoison_ThatEndsItsConnectionBlocksAndHeals"},
+	{"a consumer that stops waits as long as its group does", [][3]string{
+		{"inbox/kafkainbox/consumer.go", "time.AfterFunc(leaveLimit, release)", "time.AfterFunc(leaveLimit*100, release)"},
+	}, ".", "TestConsumer_StopsBesideAKilledMember/kfake"},
 	{"offsets wait for the clock", [][3]string{
 		{"inbox/kafkainbox/partition.go", "p.loaded && now.next >= 0 && now != p.stored", "p.loaded && now.next >= 0 && !now.at.IsZero() && now != p.stored"},
 	}, "../../inbox/kafkainbox", "TestReached_IsTheDatabasesUntilSomethingIsDone"},
