@@ -39,8 +39,8 @@ var upkeepFailpoints = []failpoint{
 	at("up_rejected", "rows say that they were rejected", "marks/rejects.go", "written, err = session.Reject(ctx, to, batch)"),
 
 	ahead("up_audit_fence", "an audit is about to take its snapshot", "audit/audit.go", "if err := w.fence(ctx); err != nil {"),
-	ahead("up_audit_records", "an audit has read the rows", "audit/audit.go", "if err := w.records(ctx); err != nil {"),
-	ahead("up_audit_conclude", "an audit has read the records", "audit/audit.go", "return w.conclude(ctx)"),
+	ahead("up_audit_records", "an audit has read the rows", "audit/audit.go", "if err := w.records(ctx, since); err != nil {"),
+	ahead("up_audit_conclude", "an audit has read the records", "audit/audit.go", "return w.match.Finish("),
 }
 
 // The commands, and the steps at which they die. NAME:N is the Nth time in one call.
