@@ -40,8 +40,12 @@ func (d *checker) upkeep(ctx context.Context) {
 	going, marking := retention.Service{Service: shared}, marks.Service{Service: shared}
 	for i := range policies {
 		p := &policies[i]
-		refused, err := going.Refused(ctx, p)
+		refused, alone, err := going.Refused(ctx, p)
 		d.refusals("table.retention", refused, err, "no row of "+p.Table.String()+" goes", "delivered rows of "+p.Table.String()+" go after "+p.Age()+": "+string(p.Then))
+		for _, err := range alone {
+			seen, next := advice.Split(err)
+			d.add("table.retention", advice.Warn, next, "%s", seen)
+		}
 	}
 	for i := range marked {
 		p := &marked[i]

@@ -48,14 +48,14 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 	return plan, f.Refused, nil
 }
 
-// Refused are the reasons for which no row of a table goes. They are what Plan shows, without
-// counting rows.
-func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
+// Refused are the reasons for which no row of a table goes, and alone those for which partitions are
+// left alone. They are what Plan shows, without counting rows.
+func (s *Service) Refused(ctx context.Context, p *Policy) (refused, alone []error, err error) {
 	f, err := s.inspect(ctx, p)
 	if err == nil {
 		err = s.prove(ctx, f, new(upkeep.Plan))
 	}
-	return f.Refused, err
+	return f.Refused, f.alone, err
 }
 
 // prove finds out what forbids the removal of rows beside the table itself.
@@ -127,6 +127,9 @@ func (f *found) plan() *Plan {
 	}
 	if !s.MayLock && s.MayDelete && !p.Then.Partitions() {
 		plan.Note("role %q may not leave locked rows out, and waits for them; GRANT UPDATE (%s) ON %s TO %s lets it", s.Role, wal.QuoteIdentifier(p.By), p.Table.SQL(), wal.QuoteIdentifier(s.Role))
+	}
+	for _, r := range upkeep.Refusals(f.alone) {
+		plan.Note("%s", r.Line())
 	}
 	if len(s.Deletes) > 0 && len(s.NoIdentity) == 0 {
 		plan.Note("publication %s sends deletes: its readers get one for each row that goes", strings.Join(s.Deletes, ", "))

@@ -34,6 +34,7 @@ type found struct {
 	by         maintenance.Column
 	condition  string
 	leaves     []leaf                   // that have the rows: the table itself, or its partitions
+	alone      []error                  // why other partitions are left alone
 	partitions *maintenance.Partitioned // nil: the table has none
 	unmakeable bool                     // partitions of it cannot be made
 	store      export.Store             // nil: rows are not exported
@@ -157,7 +158,7 @@ func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (
 			return done, err
 		}
 	}
-	return done, nil
+	return done, unjoined(errors.Join(f.alone...)) // after what is due in the others
 }
 
 // rows does what is due in one table that has rows.
