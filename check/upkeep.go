@@ -42,17 +42,23 @@ func (d *checker) upkeep(ctx context.Context) {
 		p := &policies[i]
 		refused, alone, err := going.Refused(ctx, p)
 		d.refusals("table.retention", refused, err, "no row of "+p.Table.String()+" goes", "delivered rows of "+p.Table.String()+" go after "+p.Age()+": "+string(p.Then))
-		for _, err := range alone {
-			seen, next := advice.Split(err)
-			d.add("table.retention", advice.Warn, next, "%s", seen)
-		}
+		d.leftAlone("table.retention", alone)
 	}
 	for i := range marked {
 		p := &marked[i]
-		refused, err := marking.Refused(ctx, p)
+		refused, alone, err := marking.Refused(ctx, p)
 		d.refusals("table.mark", refused, err, "no row of "+p.Table.String()+" is marked", "delivered rows of "+p.Table.String()+" are marked: "+p.Column)
+		d.leftAlone("table.mark", alone)
 	}
 	d.markedByOthers()
+}
+
+// leftAlone warns of partitions in which nothing is done.
+func (d *checker) leftAlone(check string, alone []error) {
+	for _, err := range alone {
+		seen, next := advice.Split(err)
+		d.add(check, advice.Warn, next, "%s", seen)
+	}
 }
 
 // markedByOthers warns of marks that the job of the relay saw and did not set itself.

@@ -91,6 +91,10 @@ func (s *Service) surveyPartition(ctx context.Context, f *found, l maintenance.L
 	if err != nil {
 		return err
 	}
+	if !survey.Permanent {
+		f.LeaveAlone(l.Table)
+		return nil
+	}
 	return s.surveyLeaf(ctx, f, f.policy.of(l.Table), survey)
 }
 
@@ -229,7 +233,7 @@ func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (d
 			return done, err
 		}
 	}
-	return done, nil
+	return done, t.found.LeftAlone()
 }
 
 // due marks in one table with rows, and opens no connection to a partition in which nothing is due.

@@ -69,14 +69,6 @@ func (p *Policy) unlogged(all []maintenance.Partition) (refused []error) {
 	return refused
 }
 
-// leftAlone is said of an unlogged partition, whose rows no slot has and none is proven delivered.
-func (p *Policy) leftAlone() error {
-	return &fault.Error{
-		Kind: fault.KindRefused, Reason: fault.ReasonPartitionUnlogged, Op: "leave alone", Err: fmt.Errorf("partition %s is unlogged, so that no slot has its rows, and none of them goes; those of other partitions do", p.Table),
-		Hint: "run: ALTER TABLE " + p.Table.SQL() + " SET LOGGED; send its rows (`cdc-relay replay`), then say that they are delivered (`cdc-relay setup --before-slot delivered`); or detach it",
-	}
-}
-
 // surveyLeaves looks at the partitions whose rows go one by one: all of them, or the default one.
 func (s *Service) surveyLeaves(ctx context.Context, f *found) error {
 	leaves, err := s.Surveyor.Leaves(ctx, f.Survey.OID)
@@ -108,7 +100,7 @@ func (s *Service) surveyPartition(ctx context.Context, f *found, l maintenance.L
 		return err
 	}
 	if !survey.Permanent {
-		f.alone = append(f.alone, f.policy.of(l.Table).leftAlone())
+		f.LeaveAlone(l.Table)
 		return nil
 	}
 	one, err := s.leaf(ctx, f, l.Table, survey)

@@ -55,7 +55,7 @@ func (s *Service) Refused(ctx context.Context, p *Policy) (refused, alone []erro
 	if err == nil {
 		err = s.prove(ctx, f, new(upkeep.Plan))
 	}
-	return f.Refused, f.alone, err
+	return f.Refused, f.Alone, err
 }
 
 // prove finds out what forbids the removal of rows beside the table itself.
@@ -127,9 +127,6 @@ func (f *found) plan() *Plan {
 	}
 	if !s.MayLock && s.MayDelete && !p.Then.Partitions() {
 		plan.Note("role %q may not leave locked rows out, and waits for them; GRANT UPDATE (%s) ON %s TO %s lets it", s.Role, wal.QuoteIdentifier(p.By), p.Table.SQL(), wal.QuoteIdentifier(s.Role))
-	}
-	for _, r := range upkeep.Refusals(f.alone) {
-		plan.Note("%s", r.Line())
 	}
 	if len(s.Deletes) > 0 && len(s.NoIdentity) == 0 {
 		plan.Note("publication %s sends deletes: its readers get one for each row that goes", strings.Join(s.Deletes, ", "))

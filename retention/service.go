@@ -34,7 +34,6 @@ type found struct {
 	by         maintenance.Column
 	condition  string
 	leaves     []leaf                   // that have the rows: the table itself, or its partitions
-	alone      []error                  // why other partitions are left alone
 	partitions *maintenance.Partitioned // nil: the table has none
 	unmakeable bool                     // partitions of it cannot be made
 	store      export.Store             // nil: rows are not exported
@@ -158,7 +157,7 @@ func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (
 			return done, err
 		}
 	}
-	return done, unjoined(errors.Join(f.alone...)) // after what is due in the others
+	return done, f.LeftAlone()
 }
 
 // rows does what is due in one table that has rows.
