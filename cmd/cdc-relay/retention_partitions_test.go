@@ -428,3 +428,28 @@ func TestRetention_LeavesAnUnloggedPartitionAlone(t *testing.T) {
 		})
 	}
 }
+
+// Once it is logged, and whether or not the publication then names it too, its rows are in no stream.
+func TestRetention_KeepsRowsOfAPartitionThatIsPublishedAfterItWasUnlogged(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, db *harness.Database) {
+		k := partitioned(t, db, "drop_partition", "")
+		k.configure(t, "outbox: [{table: public.outbox, retention: {keep: 1h, then: delete}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n")
+		db.Exec(t, strings.Replace(daysSQL("outbox_older", 6, 4), "CREATE TABLE", "CREATE UNLOGGED TABLE", 1))
+		_, stop := k.streams(t)
+		k.insert(t, 2)
+		k.arrived(t, 2)
+		db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('order', 'a', 'x', '{}', date_trunc('day', now(), 'UTC') - interval '5 days')`)
+		stop()
+		released(t, db)
+		db.Exec(t, "ALTER TABLE outbox_older SET LOGGED; ALTER PUBLICATION "+harness.Query[string](t, db, "SELECT pubname::text FROM pg_publication")+" ADD TABLE outbox_older")
+		_, stop = k.streams(t)
+		defer stop()
+		k.insert(t, 1)
+		k.arrived(t, 3)
+		got := invoke(t, k.env, "retention", "--once")
+		if n := k.rows(t); n != 4 || got.code != exitRefused || !strings.Contains(got.stderr, "public.outbox_older was written anew") {
+			t.Errorf("%d of 4 rows are left, code %d: %s%s", n, got.code, got.stdout, got.stderr)
+		}
+	})
+}
