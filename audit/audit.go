@@ -50,6 +50,7 @@ type work struct {
 	result Result
 	topic  []match.Topic // parallel to topics.Names
 	varies bool          // values may be of earlier versions of their schemas, and are not compared
+	cut    bool          // the topics have records before those that were read
 
 	start time.Time
 	stage string
@@ -91,8 +92,8 @@ func (a *Audit) Run(ctx context.Context) error {
 		return said(err)
 	}
 	defer w.holder.Close()
-	w.match = match.New(match.Config{Dir: p.Dir, Memory: int(p.Memory / 3), Once: p.once, Shared: w.shared()})
-	defer w.match.Close()
+	w.begin()
+	defer func() { w.match.Close() }()
 	if err := w.do(ctx); err != nil {
 		return said(err)
 	}
@@ -106,6 +107,15 @@ func (a *Audit) Run(ctx context.Context) error {
 		return &FaultsError{w.result.Faults}
 	}
 	return nil
+}
+
+// begin takes rows and records from the first one on.
+func (w *work) begin() {
+	if w.match != nil {
+		w.match.Close()
+	}
+	w.match = match.New(match.Config{Dir: w.Dir, Memory: int(w.Memory / 3), Once: w.once, Shared: w.shared()})
+	w.read, w.result.Records, w.result.Foreign, w.result.Findings = 0, 0, 0, nil
 }
 
 // value is what of a record's value is compared.
@@ -166,15 +176,38 @@ func (w *work) do(ctx context.Context) error {
 			return err
 		}
 	}
-	for i, s := range w.sides {
-		if err := w.rows(ctx, uint8(i), s); err != nil {
-			return err
-		}
+	limits := len(w.result.Limits)
+	counts, err := w.compare(ctx, w.since)
+	if err == nil && counts.By[match.Missing] > 0 && w.cut {
+		// The time of a row is what somebody wrote into it, and no proof of when that was.
+		w.say("%s without a record since an hour before %s: reading the topics from their beginnings", wording.Count(counts.By[match.Missing], "row"), w.Since)
+		w.result.Limits = w.result.Limits[:limits]
+		w.begin()
+		counts, err = w.compare(ctx, time.Time{})
 	}
-	if err := w.records(ctx); err != nil {
+	if err != nil {
 		return err
 	}
-	return w.conclude(ctx)
+	return w.conclude(ctx, counts)
+}
+
+// compare takes rows, and records from an hour before a time on, zero for all, and compares them.
+func (w *work) compare(ctx context.Context, since time.Time) (counts match.Counts, err error) {
+	for i, s := range w.sides {
+		if err := w.rows(ctx, uint8(i), s); err != nil {
+			return counts, err
+		}
+	}
+	if err := w.records(ctx, since); err != nil {
+		return counts, err
+	}
+	facts := make([]match.Table, len(w.sides))
+	for i, s := range w.sides {
+		facts[i] = s.facts
+	}
+	r := &w.result
+	w.say("comparing %s with %s", wording.Count(int64(w.read), "row"), wording.Count(r.Records, "record"))
+	return w.match.Finish(facts, w.topic, func(f match.Finding) { r.add(f, r.Tables, w.topics.Names) })
 }
 
 // fence takes the snapshot and waits until every slot has passed it.
@@ -275,18 +308,9 @@ func (w *work) progress(stage string, done int64) {
 	w.Out.say(Line{What: "progress", Text: fmt.Sprintf("%s %d · %.0f/s", stage, done, rate), Rows: done, Rate: rate})
 }
 
-// conclude compares, and makes the result.
-func (w *work) conclude(ctx context.Context) error {
-	facts := make([]match.Table, len(w.sides))
-	for i, s := range w.sides {
-		facts[i] = s.facts
-	}
+// conclude makes the result.
+func (w *work) conclude(ctx context.Context, counts match.Counts) error {
 	r := &w.result
-	w.say("comparing %s with %s", wording.Count(int64(w.read), "row"), wording.Count(r.Records, "record"))
-	counts, err := w.match.Finish(facts, w.topic, func(f match.Finding) { r.add(f, r.Tables, w.topics.Names) })
-	if err != nil {
-		return err
-	}
 	r.Rows, r.Proven, r.Extra, r.Resent, r.DiskUsed = counts.Rows, counts.Proven, counts.Extra, counts.Resent, counts.DiskUsed
 	r.Verdicts = make(map[string]int64)
 	for v, n := range counts.By {

@@ -67,7 +67,7 @@ func (w *work) look(ctx context.Context, index int) (*side, error) {
 	at := "NULL"
 	if timed {
 		column := wal.QuoteIdentifier(by.Name)
-		at = "CASE WHEN pg_catalog.isfinite(" + column + ") THEN pg_catalog.date_part('epoch', " + column + ") END"
+		at = "CASE WHEN pg_catalog.isfinite(" + column + ") AND " + column + " <= " + by.Now() + " THEN pg_catalog.date_part('epoch', " + column + ") END"
 	}
 	s.Beside = []string{"xmin", at}
 	return s, w.holder.Check(ctx, &s.Selection)

@@ -27,8 +27,8 @@ const slack = time.Hour
 // patience is how long a Kafka transaction may hide what is read.
 const patience = 75 * time.Second
 
-// records takes the records of all topics that rows go to.
-func (w *work) records(ctx context.Context) error {
+// records takes the records of all topics that rows go to, from an hour before a time on; zero: all.
+func (w *work) records(ctx context.Context, from time.Time) error {
 	scanner, err := topics.NewScanner(w.settings.Kafka.Connection)
 	if err != nil {
 		return err
@@ -39,13 +39,14 @@ func (w *work) records(ctx context.Context) error {
 	}
 	mapped := slices.ContainsFunc(w.sides, func(s *side) bool { return s.mapped })
 	var since time.Time
-	if !w.since.IsZero() && !mapped {
-		since = w.since.Add(-slack)
+	if !from.IsZero() && !mapped {
+		since = from.Add(-slack)
 	}
 	spans, err := scanner.Spans(ctx, since, w.topics.Names...)
 	if err != nil {
 		return err
 	}
+	w.cut = slices.ContainsFunc(spans, func(s topics.Span) bool { return s.From > s.Begin })
 	if err := w.inspectTopics(ctx, scanner, spans, mapped); err != nil {
 		return err
 	}

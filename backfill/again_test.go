@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -262,16 +263,69 @@ func (s *scene) forget(t *testing.T, id int) {
 	}
 }
 
-// Two tables may have rows of the same place. Those of one that are the stream's leave the other's
-// to the backfill.
-func TestBackfill_LateRowsOfATableHideNoneOfAnother(t *testing.T) {
-	t.Parallel()
-	s := play(t, harness.Postgres(t, "15"), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "exactly_once")...)
+// addSecond configures one more table.
+func (s *scene) addSecond(t *testing.T) {
+	t.Helper()
 	s.db.Exec(t, strings.Replace(tableSQL, "public.outbox", "public.second", 1))
 	s.settings.Replication.Tables = append(slices.Clone(s.settings.Replication.Tables), wal.Table{Schema: "public", Name: "second"})
 	mapping := s.settings.Router.Mappings[0]
 	mapping.Table, mapping.Path = "public.second", ""
 	s.settings.Router.Mappings = append(slices.Clone(s.settings.Router.Mappings), mapping)
+}
+
+func isRefused(err error) bool { _, is := errors.AsType[*advice.Refused](err); return is }
+
+// A table is configured after a call that was interrupted, also one that had sent all rows: the next
+// call completes what that one began, and does not keep quiet about the rows of the new table.
+func TestBackfill_SaysThatATableWasAddedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, last := range []string{"begun", "finished", "copied", "written"} {
+		for name, next := range map[string]Options{"all": all, "no flags": {Yes: true}} {
+			if name == "all" && last == "begun" {
+				continue // other rows than it began with: refused
+			}
+			t.Run(last+", "+name, func(t *testing.T) {
+				t.Parallel()
+				s := play(t, harness.Postgres(t, "18"), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)
+				s.write(t, 1, 10)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if text, err := s.attempt(ctx, all, func(step string) {
+					if step == last {
+						cancel()
+					}
+				}); !errors.Is(err, context.Canceled) {
+					t.Fatalf("%v\n%s", err, text)
+				}
+				s.addSecond(t)
+				s.db.Exec(t, "ALTER PUBLICATION "+s.slot+" ADD TABLE second")
+				s.db.Exec(t, "INSERT INTO second SELECT n, 'a', 'second', 'e', n::text FROM generate_series(101, 105) n")
+				planned := next
+				planned.Yes = false
+				if plan, err := s.attempt(t.Context(), planned, nil); err != nil || !strings.Contains(plan, "public.second") || !strings.Contains(plan, "--late") {
+					t.Errorf("the plan says nothing of the table: %v\n%s", err, plan)
+				}
+				text, err := s.attempt(t.Context(), next, nil)
+				if !strings.Contains(text, "public.second") || !strings.Contains(text, "--late") || s.begins(t) == "" {
+					t.Errorf("%v\n%s", err, text)
+				}
+				if refused := name == "all"; (err != nil) != refused || refused && !isRefused(err) {
+					t.Errorf("it ended with %v", err)
+				}
+				if list := s.committed(t); len(list) != 10 {
+					t.Errorf("%d records of 10 rows", len(list))
+				}
+			})
+		}
+	}
+}
+
+// Two tables may have rows of the same place. Those of one that are the stream's leave the other's
+// to the backfill.
+func TestBackfill_LateRowsOfATableHideNoneOfAnother(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t, "15"), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "exactly_once")...)
+	s.addSecond(t)
 	const insert = `INSERT INTO %s SELECT n, 'a', (n %% 5)::text, 'e', (n + %d)::text, '2026-01-01' FROM generate_series(%d, 4000, 2) n`
 	s.db.Exec(t, fmt.Sprintf(insert, "outbox", 0, 1))
 	s.db.Exec(t, fmt.Sprintf(insert, "second", 4000, 2))

@@ -86,10 +86,26 @@ func (b *Backfill) Run(ctx context.Context) error {
 			return said(err)
 		}
 	}
+	var others []string
+	if step == progress.Finish {
+		others = state.Others()
+	}
+	w.leaves(others...)
 	if err := b.plan(ctx, w, state, step); err != nil || !b.Options.Yes {
 		return said(err)
 	}
-	return said(b.act(ctx, w, state, step))
+	if err := b.act(ctx, w, state, step); err != nil || len(others) == 0 {
+		return said(err)
+	}
+	return state.RefuseOthers() // what was begun is complete, and not what was asked for
+}
+
+// leaves warns of configured tables whose rows the call does not send, because it completes what an
+// earlier one began without them.
+func (w *work) leaves(tables ...string) {
+	for _, name := range tables {
+		w.warnings = append(w.warnings, fmt.Sprintf("rows of table %s are not sent: the backfill that is completed here began without them; send them afterwards: cdc-relay backfill --late --table %[1]s --where true --yes", name))
+	}
 }
 
 // Said gives an error of a server its kind: one that passes is none that a person has to mend.
@@ -227,6 +243,7 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 		switch {
 		case adopted && ok:
 		case adopted && s.Temporary.Exists:
+			w.leaves(t.Name.String())
 			continue // that attempt was about other tables
 		default:
 			if c, err = options.of(i, t); err != nil {

@@ -43,6 +43,8 @@ type checker struct {
 	unread   bool            // and one whose rows may not be read
 	inText   bool            // the stream sends values in text, bytea in hexadecimal
 
+	own *status.Status // of the relay that has this configuration; nil: none answers
+
 	findings advice.Findings
 	records  []*explain.Record
 }
@@ -68,6 +70,7 @@ func (d *checker) file(cfg *config.Config) {
 
 func (d *checker) postgres(ctx context.Context) {
 	own := d.options.Own(ctx)
+	d.own = own
 	report := preflight.Check(ctx, d.settings.Replication)
 	for _, f := range report.Findings {
 		if f.Check == "slot.owner" && f.Level == advice.Warn && holdsSlot(own) {

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/marks"
 	"github.com/cdc-relay/cdc-relay/retention"
 	"github.com/cdc-relay/cdc-relay/upkeep"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 )
 
@@ -38,13 +40,40 @@ func (d *checker) upkeep(ctx context.Context) {
 	going, marking := retention.Service{Service: shared}, marks.Service{Service: shared}
 	for i := range policies {
 		p := &policies[i]
-		refused, err := going.Refused(ctx, p)
+		refused, alone, err := going.Refused(ctx, p)
 		d.refusals("table.retention", refused, err, "no row of "+p.Table.String()+" goes", "delivered rows of "+p.Table.String()+" go after "+p.Age()+": "+string(p.Then))
+		d.leftAlone("table.retention", alone)
 	}
 	for i := range marked {
 		p := &marked[i]
-		refused, err := marking.Refused(ctx, p)
+		refused, alone, err := marking.Refused(ctx, p)
 		d.refusals("table.mark", refused, err, "no row of "+p.Table.String()+" is marked", "delivered rows of "+p.Table.String()+" are marked: "+p.Column)
+		d.leftAlone("table.mark", alone)
+	}
+	d.markedByOthers()
+}
+
+// leftAlone warns of partitions in which nothing is done.
+func (d *checker) leftAlone(check string, alone []error) {
+	for _, err := range alone {
+		seen, next := advice.Split(err)
+		d.add(check, advice.Warn, next, "%s", seen)
+	}
+}
+
+// markedByOthers warns of marks that the job of the relay saw and did not set itself.
+func (d *checker) markedByOthers() {
+	if d.own == nil {
+		return
+	}
+	for i := range d.own.Maintenance {
+		m := &d.own.Maintenance[i]
+		if m.MarkedByOthers == 0 || m.LastByOthers == nil {
+			continue
+		}
+		d.add("table.mark", advice.Warn, "stop the polling publisher that still runs, or cut over from it ("+wording.Docs+"how-to/cut-over-from-polling.md), then restart the relay",
+			"somebody else marks rows of %s (%s): %s since the relay started, the last one at %s; a publisher sends them as well, so consumers get them twice",
+			m.Table, m.Then, wording.Count(m.MarkedByOthers, "row"), m.LastByOthers.UTC().Format(time.RFC3339))
 	}
 }
 

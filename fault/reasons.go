@@ -147,5 +147,6 @@ const (
 	ReasonLockTimeout       = "lock_timeout"
 	ReasonExportFailed      = "export_failed"      // rows could not be written to files
 	ReasonPartitionBusy     = "partition_busy"     // others hold it, or a slot did not pass it while it was locked
+	ReasonPartitionUnlogged = "partition_unlogged" // no slot has its rows, and it is left alone
 	ReasonMaintenanceInUse  = "maintenance_in_use" // another process works on the table
 )

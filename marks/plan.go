@@ -66,13 +66,14 @@ func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
 	return nil
 }
 
-// Refused are the reasons for which no mark is set. They are what Plan shows, without counting rows.
-func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
+// Refused are the reasons for which no mark is set, and alone those for which partitions are left alone.
+// They are what Plan shows, without counting rows.
+func (s *Service) Refused(ctx context.Context, p *Policy) (refused, alone []error, err error) {
 	f, err := s.inspect(ctx, p)
 	if err == nil {
 		err = s.Prove(ctx, &p.Target, &f.Found, new(upkeep.Plan))
 	}
-	return f.Refused, err
+	return f.Refused, f.Alone, err
 }
 
 // plan is what the table itself shows. What is true of its partitions is said once.

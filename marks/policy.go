@@ -34,8 +34,8 @@ func (p *Policy) of(leaf wal.Table) *Policy {
 	return &one
 }
 
-// setting is how a column is set, and which rows it is not set in.
-type setting struct{ unmarked, set string }
+// setting is how a column is set, which rows it is not set in, and which ones have the mark.
+type setting struct{ unmarked, set, marked string }
 
 var literal = regexp.MustCompile(`^'((?:[^']|'')*)'(::|$)`)
 
@@ -59,15 +59,15 @@ func (p *Policy) setting(columns []maintenance.Column) (setting, error) {
 		if c.NotNull {
 			return setting{}, p.Mistake("column", "allow NULL in it: NULL marks a row that is not published", "column %q of table %s is NOT NULL: a row without a mark cannot be told from others", p.Column, p.Table)
 		}
-		return setting{quoted + " IS NULL", quoted + " = " + upkeep.Now(c)}, nil
+		return setting{quoted + " IS NULL", quoted + " = " + upkeep.Now(c), quoted + " IS NOT NULL"}, nil
 	case flag:
 		if p.Value != "" && p.Value != "true" {
 			return setting{}, p.Mistake("value", "allowed for a boolean: true", "column %q of table %s is boolean, and takes no %q", p.Column, p.Table, p.Value)
 		}
 		if c.NotNull { // the form that partial indexes have
-			return setting{"NOT " + quoted, quoted + " = true"}, nil
+			return setting{"NOT " + quoted, quoted + " = true", quoted}, nil
 		}
-		return setting{quoted + " IS NOT TRUE", quoted + " = true"}, nil
+		return setting{quoted + " IS NOT TRUE", quoted + " = true", quoted}, nil
 	case text:
 		return p.status(c, quoted)
 	case other:
@@ -89,7 +89,8 @@ func (p *Policy) status(c maintenance.Column, quoted string) (setting, error) {
 	case unpublished:
 		return setting{}, p.Mistake("value", "write what a published row has there", "%q is the default of column %q of table %s, which an unpublished row has", p.Value, p.Column, p.Table)
 	}
-	return setting{quoted + " = " + postgres.QuoteLiteral(unpublished), quoted + " = " + postgres.QuoteLiteral(p.Value)}, nil
+	is := quoted + " = " + postgres.QuoteLiteral(p.Value)
+	return setting{quoted + " = " + postgres.QuoteLiteral(unpublished), is, is}, nil
 }
 
 type columnKind int

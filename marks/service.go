@@ -40,6 +40,7 @@ type leaf struct {
 	index   string                       // that leads to rows without a mark; empty: none
 	order   string                       // of the index, as SQL
 	rejects *maintenance.RejectedColumns // nil: rejected rows are not told from others
+	byID    bool                         // rows are found by their event ids
 }
 
 // inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
@@ -90,6 +91,10 @@ func (s *Service) surveyPartition(ctx context.Context, f *found, l maintenance.L
 	if err != nil {
 		return err
 	}
+	if !survey.Permanent {
+		f.LeaveAlone(l.Table)
+		return nil
+	}
 	return s.surveyLeaf(ctx, f, f.policy.of(l.Table), survey)
 }
 
@@ -123,6 +128,11 @@ func (s *Service) surveyLeaf(ctx context.Context, f *found, p *Policy, survey *m
 		f.Index = l.index
 	}
 	f.Refused = append(f.Refused, p.refusals(survey, l.updates, l.setting, l.index)...)
+	if f.Identity.Known() {
+		if l.byID, err = s.Surveyor.Leads(ctx, survey.OID, f.Identity.Column()); err != nil {
+			return err
+		}
+	}
 	l.rejects, err = s.rejects(ctx, f, &l)
 	f.leaves = append(f.leaves, l)
 	return err
@@ -131,10 +141,14 @@ func (s *Service) surveyLeaf(ctx context.Context, f *found, p *Policy, survey *m
 func (f *found) partitioned() bool { return f.Survey.Kind == "p" }
 
 func (f *found) work(l *leaf, limits *upkeep.Limits) maintenance.Work {
-	return maintenance.Work{
+	w := maintenance.Work{
 		Table: l.policy.Table, ID: f.Identity.SQL(), Where: l.setting.unmarked, Order: l.order, Set: l.setting.set,
 		Limit: limits.Batch(), Tied: limits.Ahead(), Lock: maintenance.MarkLockClass,
 	}
+	if l.byID {
+		w.IsSet = l.setting.marked
+	}
+	return w
 }
 
 func (s *Service) limits(p *Policy) *upkeep.Limits {
@@ -158,6 +172,7 @@ type part struct {
 	prover  *proof.Prover
 	records *records.Table
 	said    map[deadletter.Location]bool // letters whose rows were looked at
+	missed  []string                     // ids of rows that were changed or locked before the last pass could mark them
 }
 
 func (p *part) close() {
@@ -218,7 +233,7 @@ func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (d
 			return done, err
 		}
 	}
-	return done, nil
+	return done, t.found.LeftAlone()
 }
 
 // due marks in one table with rows, and opens no connection to a partition in which nothing is due.
@@ -241,7 +256,10 @@ func (s *Service) part(ctx context.Context, t *table, p *part, tell func(upkeep.
 	if t.found.partitioned() {
 		defer p.close() // a connection for each partition would be too many
 	}
+	others := p.markedByOthers(ctx) // whoever had locked them may have committed by now
 	done, err = upkeep.NewJob(p.session, t.limits, false).Run(ctx, p.prover, tell)
+	p.missed = p.session.Missed()
+	done.Others = others + p.markedByOthers(ctx)
 	if err == nil {
 		done.Rejected, err = s.reject(ctx, t, p)
 	}
@@ -250,6 +268,17 @@ func (s *Service) part(ctx context.Context, t *table, p *part, tell func(upkeep.
 		done.Oldest, _ = s.Surveyor.Oldest(ctx, p.policy.Table, upkeep.Now(p.survey.Columns[i]), wal.QuoteIdentifier(age), p.setting.unmarked, p.index != "")
 	}
 	return done, err
+}
+
+// markedByOthers counts those of the missed rows that have a mark, and keeps the others for the next
+// pass. That it is not known is no failure.
+func (p *part) markedByOthers(ctx context.Context) int {
+	marked, rest, err := p.session.Marked(ctx, p.missed)
+	if err != nil {
+		return 0
+	}
+	p.missed = rest
+	return len(marked)
 }
 
 // Once marks what is delivered and has no mark, and ends.

@@ -99,6 +99,10 @@ func (s *Service) surveyPartition(ctx context.Context, f *found, l maintenance.L
 	if err != nil {
 		return err
 	}
+	if !survey.Permanent {
+		f.LeaveAlone(l.Table)
+		return nil
+	}
 	one, err := s.leaf(ctx, f, l.Table, survey)
 	if err == nil {
 		f.leaves = append(f.leaves, one)

@@ -48,14 +48,14 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 	return plan, f.Refused, nil
 }
 
-// Refused are the reasons for which no row of a table goes. They are what Plan shows, without
-// counting rows.
-func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
+// Refused are the reasons for which no row of a table goes, and alone those for which partitions are
+// left alone. They are what Plan shows, without counting rows.
+func (s *Service) Refused(ctx context.Context, p *Policy) (refused, alone []error, err error) {
 	f, err := s.inspect(ctx, p)
 	if err == nil {
 		err = s.prove(ctx, f, new(upkeep.Plan))
 	}
-	return f.Refused, err
+	return f.Refused, f.Alone, err
 }
 
 // prove finds out what forbids the removal of rows beside the table itself.

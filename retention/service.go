@@ -157,7 +157,7 @@ func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (
 			return done, err
 		}
 	}
-	return done, nil
+	return done, f.LeftAlone()
 }
 
 // rows does what is due in one table that has rows.

@@ -26,6 +26,7 @@ type Done struct {
 	Passes int
 	Bytes  int64 // of files that were written
 
+	Others   int // that somebody else marked, after they were found without a mark
 	Rejected int // that got to say that they were rejected
 	Took     time.Duration
 	Parts    *Partitions // nil: no whole ones go
@@ -35,7 +36,7 @@ type Done struct {
 // With is what was done here and then there.
 func (d Done) With(o Done) Done {
 	d.Rows, d.Held, d.Passed, d.Passes, d.Took = d.Rows+o.Rows, d.Held+o.Held, d.Passed+o.Passed, d.Passes+o.Passes, d.Took+o.Took
-	d.Bytes, d.Rejected = d.Bytes+o.Bytes, d.Rejected+o.Rejected
+	d.Bytes, d.Rejected, d.Others = d.Bytes+o.Bytes, d.Rejected+o.Rejected, d.Others+o.Others
 	if d.Oldest == nil || o.Oldest != nil && *o.Oldest > *d.Oldest {
 		d.Oldest = o.Oldest
 	}

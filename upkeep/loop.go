@@ -177,6 +177,13 @@ func (l *Loop) counted(i int, done Done) {
 	defer l.mu.Unlock()
 	m := &l.shown[i]
 	m.Exported += done.Bytes
+	if done.Others > 0 {
+		if m.MarkedByOthers == 0 {
+			l.log.Warn().Str("table", m.Table).Str("job", m.Job).Int("rows", done.Others).Msg("somebody else marks rows too: a polling publisher that still runs sends them as well")
+		}
+		now := time.Now()
+		m.MarkedByOthers, m.LastByOthers = m.MarkedByOthers+int64(done.Others), &now
+	}
 	if p := done.Parts; p != nil {
 		removed := int64(p.Removed)
 		if m.Partitions != nil {

@@ -17,7 +17,24 @@ type Found struct {
 	Survey   *maintenance.Survey // nil: there is no such table
 	Index    string              // that leads to the rows; empty: none
 	Identity Identity
-	Refused  []error
+	Refused  []error // why nothing is done
+	Alone    []error // why nothing is done in some of its partitions
+}
+
+// LeaveAlone notes an unlogged partition, whose rows no slot has and none is proven delivered.
+func (f *Found) LeaveAlone(partition wal.Table) {
+	f.Alone = append(f.Alone, &fault.Error{
+		Kind: fault.KindRefused, Reason: fault.ReasonPartitionUnlogged, Op: "leave alone", Err: fmt.Errorf("partition %s is unlogged: no slot has its rows, and they stay as they are; the other partitions are worked on", partition),
+		Hint: "run: ALTER TABLE " + partition.SQL() + " SET LOGGED; send its rows (`cdc-relay replay`), then say that they are delivered (`cdc-relay setup --before-slot delivered`); or detach it",
+	})
+}
+
+// LeftAlone is said after the work on the other partitions; nil: there is nothing to say.
+func (f *Found) LeftAlone() error {
+	if len(f.Alone) == 1 {
+		return f.Alone[0]
+	}
+	return errors.Join(f.Alone...)
 }
 
 // Sort takes a refusal up. What is left of err is of a server that does not answer.
@@ -46,6 +63,9 @@ type Plan struct {
 // NewPlan is one without rows.
 func NewPlan(f *Found) Plan {
 	p := Plan{Index: f.Index, Slots: []Slot{}, Triggers: []string{}, Notes: []string{}, Refused: []Refusal{}}
+	for _, r := range Refusals(f.Alone) {
+		p.Note("%s", r.Line())
+	}
 	if s := f.Survey; s != nil {
 		p.Rows = s.Rows
 		if s.Standbys.Hidden > 0 {

@@ -161,6 +161,9 @@ var byReason = map[string]func(*Facts) []Way{
 		Way{Title: "See who has the table or the partition, and end what stays open; the next pass tries again", SQL: "SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE xact_start < now() - interval '1 second' ORDER BY xact_start"},
 		Way{Title: "See prepared transactions, and commit or roll back each", SQL: "SELECT gid, prepared, owner, database FROM pg_prepared_xacts ORDER BY prepared"},
 	),
+	"partition_unlogged": one(
+		Way{Title: "See which partition it is, and what to do about it; rows of the others go", Shell: "cdc-relay retention"},
+	),
 	"export_failed": one(
 		Way{Title: "Make room in the directory of outbox[].retention.export.to, or give the right to write there; the next pass writes the rows again", Shell: "cdc-relay retention"},
 		Way{Title: "See what a bucket lacks", Shell: "cdc-relay check"},

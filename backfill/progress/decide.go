@@ -60,8 +60,7 @@ func (s *State) Decide(restart bool) (Step, error) {
 			return Nothing, nil
 		}
 		if finished {
-			return "", Refuse(fmt.Errorf("%s exists, and the complete backfill (%s sent) was of other tables, of another condition or of an earlier slot, so the rows that you name now may not be sent",
-				subject(s.Final[0].Name), wording.Count(p.Rows, "row")), "send them beside the relay: `cdc-relay backfill --late`")
+			return "", s.RefuseOthers()
 		}
 		return "", Refuse(fmt.Errorf("%s exists, so a relay may have sent newer rows, and older rows can no longer come before them", subject(s.Final[0].Name)),
 			"a backfill is for the first set-up, before a slot exists; to send single rows, "+"see "+wording.Docs+"operations.md#sending-rows-again")
@@ -148,10 +147,26 @@ func (s *State) sameShapes() bool {
 }
 
 // sent reports whether a backfill that is complete was about the rows that are selected now.
-func (s *State) sent() bool {
-	return !slices.ContainsFunc(s.Tables, func(t TableProgress) bool {
-		return !slices.ContainsFunc(s.Progress.Tables, func(was TableProgress) bool { return was.OID == t.OID && was.Where == t.Where })
-	})
+func (s *State) sent() bool { return len(s.Others()) == 0 }
+
+// Others are the tables of which other rows are selected now than the progress is about, or of which
+// it knows nothing.
+func (s *State) Others() (names []string) {
+	if s.Progress == nil {
+		return nil
+	}
+	for _, t := range s.Tables {
+		if !slices.ContainsFunc(s.Progress.Tables, func(was TableProgress) bool { return was.OID == t.OID && was.Where == t.Where }) {
+			names = append(names, t.Table)
+		}
+	}
+	return names
+}
+
+// RefuseOthers is said of rows that a complete backfill did not send.
+func (s *State) RefuseOthers() error {
+	return Refuse(fmt.Errorf("%s exists, and the complete backfill (%s sent) was of other tables, of another condition or of an earlier slot, so the rows that you name now may not be sent",
+		subject(s.Final[0].Name), wording.Count(s.Progress.Rows, "row")), "send them beside the relay: `cdc-relay backfill --late`")
 }
 
 // complete reports whether the progress is that of a backfill which made all the slots.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/advice"
@@ -48,6 +49,28 @@ func TestMark_MarksPartitionsOfWhatIsDelivered(t *testing.T) {
 		db.Exec(t, "ALTER TABLE outbox_rest SET UNLOGGED; INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('order', 'never', 'x', '{}', now() + interval '9 days')")
 		if invoke(t, k.env, "mark", "--once"); k.marked(t) != 7 {
 			t.Error("a row of an unlogged partition, which is in no stream, is marked")
+		}
+	})
+}
+
+// An unlogged partition is left alone and named, and rows of the others are marked.
+func TestMark_LeavesAnUnloggedPartitionAlone(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, db *harness.Database) {
+		k := partitioned(t, db, "drop_partition", "")
+		k.configure(t, "outbox: [{table: public.outbox, mark: {column: published_at}}]\nmaintenance: {in_run: false, wait: 20s}\n")
+		db.Exec(t, strings.Replace(daysSQL("outbox_older", 6, 4), "CREATE TABLE", "CREATE UNLOGGED TABLE", 1)+daysSQL("outbox_oldest", 9, 7))
+		_, stop := k.streams(t)
+		defer stop()
+		db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT 'order', 'a', 'x', '{}', date_trunc('day', now(), 'UTC') - n * interval '1 day' FROM unnest(ARRAY[5, 8]) n`)
+		k.insert(t, 2)
+		k.arrived(t, 3)
+		const says = "partition public.outbox_older is unlogged"
+		invoke(t, k.env, "mark").want(t, exitOK, says, "")
+		checkUp(t, k.env).want(t, "table.mark", advice.Warn, says)
+		invoke(t, k.env, "mark", "--once").want(t, exitRefused, "marked 3 rows\n", says)
+		if left := queryText(t, db, "SELECT string_agg(tableoid::regclass::text, ' ') FROM outbox WHERE published_at IS NULL"); left != "outbox_older" {
+			t.Errorf("without a mark: %s", left)
 		}
 	})
 }

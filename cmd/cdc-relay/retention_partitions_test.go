@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sandbox/objects"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -354,7 +355,7 @@ func TestRetention_RemovesPartitionsBehindOneThatWentMeanwhile(t *testing.T) {
 // No slot has the rows of an unlogged partition.
 func TestRetention_KeepsUnloggedPartitions(t *testing.T) {
 	t.Parallel()
-	for _, then := range []string{"drop_partition", "detach_partition", "delete"} {
+	for _, then := range []string{"drop_partition", "detach_partition"} {
 		t.Run(then, func(t *testing.T) {
 			t.Parallel()
 			k := partitioned(t, harness.Postgres(t, "18"), "drop_partition", "")
@@ -371,4 +372,84 @@ func TestRetention_KeepsUnloggedPartitions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where rows go one by one, an unlogged partition is left alone and named, and those of the others go.
+// Once it is logged its rows are still in no stream, and stay until somebody says that they are delivered.
+func TestRetention_LeavesAnUnloggedPartitionAlone(t *testing.T) {
+	t.Parallel()
+	for _, then := range []string{"delete", "archive, archive_table: public.old_events"} {
+		eachServer(t, func(t *testing.T, db *harness.Database) {
+			k := partitioned(t, db, "drop_partition", "")
+			settings := fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: %s}}]\nmaintenance: {wait: 20s, max_rows_per_second: 0, ", then)
+			k.configure(t, settings+"in_run: false}\n")
+			db.Exec(t, "CREATE TABLE old_events (LIKE outbox INCLUDING DEFAULTS)")
+			db.Exec(t, strings.Replace(daysSQL("outbox_older", 6, 4), "CREATE TABLE", "CREATE UNLOGGED TABLE", 1)+daysSQL("outbox_oldest", 9, 7))
+			row := func(days string) {
+				t.Helper()
+				db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('order', 'a', 'OrderPlaced', '{}', date_trunc('day', now(), 'UTC') - $1::interval)`, days)
+			}
+			const says = "partition public.outbox_older is unlogged"
+			_, stop := k.streams(t)
+			row("5 days") // in no stream
+			row("8 days")
+			k.old(t, "order", 1)
+			k.insert(t, 2)
+			k.arrived(t, 4)
+			invoke(t, k.env, "retention").want(t, exitOK, says, "")
+			checkUp(t, k.env).want(t, "table.retention", advice.Warn, says, "ALTER TABLE \"public\".\"outbox_older\" SET LOGGED")
+			invoke(t, k.env, "retention", "--once").want(t, exitRefused, " 2 rows\n", says)
+			if n := k.rows(t); n != 3 {
+				t.Errorf("%s: %d rows are left, want one that nobody has sent and two that are young", then, n)
+			}
+			stop()
+			released(t, db)
+
+			k.configure(t, settings+"interval: 1s}\n")
+			url, stop := k.streams(t)
+			row("8 days")
+			k.await(t, "the job names it, and goes on", func() bool {
+				m, _ := job(t, url)
+				return k.rows(t) == 3 && m.Rows == 1 && m.State == status.JobPaused && m.Reason == "partition_unlogged" && strings.Contains(m.Message, says)
+			})
+			stop()
+			released(t, db)
+
+			k.configure(t, settings+"in_run: false}\n")
+			_, stop = k.streams(t)
+			db.Exec(t, "ALTER TABLE outbox_older SET LOGGED")
+			invoke(t, k.env, "retention", "--once").want(t, exitRefused, " 0 rows\n", "public.outbox_older was written anew")
+			if n := k.rows(t); n != 3 {
+				t.Errorf("%s: %d rows are left of 3", then, n)
+			}
+			invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
+			invoke(t, k.env, "retention", "--once").want(t, exitOK, " 1 row\n", "")
+			stop()
+		})
+	}
+}
+
+// Once it is logged, and whether or not the publication then names it too, its rows are in no stream.
+func TestRetention_KeepsRowsOfAPartitionThatIsPublishedAfterItWasUnlogged(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, db *harness.Database) {
+		k := partitioned(t, db, "drop_partition", "")
+		k.configure(t, "outbox: [{table: public.outbox, retention: {keep: 1h, then: delete}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n")
+		db.Exec(t, strings.Replace(daysSQL("outbox_older", 6, 4), "CREATE TABLE", "CREATE UNLOGGED TABLE", 1))
+		_, stop := k.streams(t)
+		k.insert(t, 2)
+		k.arrived(t, 2)
+		db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('order', 'a', 'x', '{}', date_trunc('day', now(), 'UTC') - interval '5 days')`)
+		stop()
+		released(t, db)
+		db.Exec(t, "ALTER TABLE outbox_older SET LOGGED; ALTER PUBLICATION "+harness.Query[string](t, db, "SELECT pubname::text FROM pg_publication")+" ADD TABLE outbox_older")
+		_, stop = k.streams(t)
+		defer stop()
+		k.insert(t, 1)
+		k.arrived(t, 3)
+		got := invoke(t, k.env, "retention", "--once")
+		if n := k.rows(t); n != 4 || got.code != exitRefused || !strings.Contains(got.stderr, "public.outbox_older was written anew") {
+			t.Errorf("%d of 4 rows are left, code %d: %s%s", n, got.code, got.stdout, got.stderr)
+		}
+	})
 }

@@ -124,6 +124,7 @@ type upkeepReport struct {
 	Rows    int     `json:"rows"`
 	Held    int     `json:"held_back"`
 	Passed  int     `json:"passed_over"`
+	Others  int     `json:"marked_by_others,omitempty"`
 	Made    *int    `json:"partitions_made,omitempty"`
 	Removed *int    `json:"partitions_removed,omitempty"`
 	Kept    *int    `json:"partitions_held_back,omitempty"`
@@ -147,7 +148,7 @@ func (r *upkeepRun) teller(table wal.Table) func(upkeep.Done) {
 
 // once shows what was done in a table.
 func (r *upkeepRun) once(ctx context.Context, report upkeepReport, verb string, done upkeep.Done, err error) {
-	report.Bytes, report.Said = done.Bytes, done.Rejected
+	report.Bytes, report.Said, report.Others = done.Bytes, done.Rejected, done.Others
 	report.Rows, report.Held, report.Passed, report.Seconds = done.Rows, done.Held, done.Passed, done.Took.Seconds()
 	if err != nil {
 		r.failed(ctx, err)
@@ -181,6 +182,9 @@ func (r *upkeepRun) once(ctx context.Context, report upkeepReport, verb string, 
 	}
 	if done.Passed > 0 {
 		line += fmt.Sprintf("; %d changed or locked by others, left for another run", done.Passed)
+	}
+	if done.Others > 0 {
+		line += fmt.Sprintf("; %d marked by somebody else meanwhile", done.Others)
 	}
 	fmt.Fprintln(r.app.stdout, line)
 }

@@ -22,18 +22,25 @@ func (s *Session) Act(ctx context.Context, rows []proof.Row) (int, error) {
 		return s.archive(with, where)
 	}
 	table := s.work.Table.SQL()
-	act := "DELETE FROM ONLY " + table
+	act, returning := "DELETE FROM ONLY "+table, ""
 	if s.work.Set != "" {
 		act = "UPDATE ONLY " + table + " SET " + s.work.Set
+	}
+	if s.work.IsSet != "" {
+		returning = " RETURNING " + s.id()
 	}
 	if with != "" {
 		with = "WITH " + with + "\n"
 	}
-	results, err := s.q.Conn.Exec(ctx, with+act+" WHERE "+where).ReadAll()
+	results, err := s.q.Conn.Exec(ctx, with+act+" WHERE "+where+returning).ReadAll()
 	if err != nil {
 		return 0, s.actError(err)
 	}
-	return int(results[len(results)-1].CommandTag.RowsAffected()), nil
+	done := results[len(results)-1]
+	if returning != "" {
+		s.miss(rows, done.Rows)
+	}
+	return int(done.CommandTag.RowsAffected()), nil
 }
 
 func (s *Session) actError(err error) error {

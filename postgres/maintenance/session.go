@@ -31,6 +31,7 @@ type Work struct {
 	Where string    // SQL condition
 	Order string    // SQL expression with an index, by which rows are named; empty: by their places
 	Set   string    // SQL assignments of an UPDATE; empty: the rows are deleted
+	IsSet string    // SQL condition of a row that has them, for Missed and Marked; empty: nobody asks
 	Limit int       // rows of a batch
 	Tied  int       // rows of a batch of which all have one value of Order, at most; less than Limit: Limit
 	Lock  int32     // class of the advisory lock; zero: LockClass
@@ -65,6 +66,7 @@ type Session struct {
 	ended   bool   // that row was the last one
 	tied    int    // rows of the last batch, if the row before it and all of its rows have one value
 	blocks  uint32 // the table's, when the naming began
+	missed  []string
 }
 
 // cursor is where the naming of rows continues.

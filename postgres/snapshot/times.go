@@ -51,3 +51,11 @@ func (c *Column) Within(since, until time.Time) string {
 	}
 	return strings.Join(parts, " AND ")
 }
+
+// Now is when the transaction began, in the terms of the column.
+func (c *Column) Now() string {
+	if strings.HasSuffix(c.Type, "with time zone") {
+		return "pg_catalog.now()"
+	}
+	return "(pg_catalog.now() AT TIME ZONE 'UTC')"
+}

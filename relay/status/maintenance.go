@@ -34,8 +34,13 @@ type Maintenance struct {
 	Rows        int64          `json:"rows"`                     // done since the process started
 	HeldBack    map[string]int `json:"held_back"`                // rows that the last pass left, by why
 	Exported    int64          `json:"exported_bytes,omitempty"` // since the process started
-	Partitions  *Partitions    `json:"partitions,omitempty"`     // nil: no whole ones go
-	OldestRow   *float64       `json:"oldest_row_seconds"`       // age of the oldest row that the job is about; nil: none, or not known
+
+	// Marks that somebody else set on rows that the job had found without one.
+	MarkedByOthers int64      `json:"marked_by_others,omitempty"`    // since the process started
+	LastByOthers   *time.Time `json:"marked_by_others_at,omitempty"` // when the last one was noticed
+
+	Partitions *Partitions `json:"partitions,omitempty"` // nil: no whole ones go
+	OldestRow  *float64    `json:"oldest_row_seconds"`   // age of the oldest row that the job is about; nil: none, or not known
 }
 
 // Partitions counts those of one table.

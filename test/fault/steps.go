@@ -16,8 +16,8 @@ var upkeepFailpoints = []failpoint{
 	ahead("up_proven", "rows are proven delivered, and nothing was done to them", "proof/passes.go", "out.Acted, err = s.Act(ctx, free)"),
 	at("up_acted", "it was done to all rows of a pass", "proof/passes.go", "out.Acted, err = s.Act(ctx, free)"),
 	{name: "up_asked", about: "the server has the statement that deletes or marks, and has not answered", patch: patch{"postgres/maintenance/act.go",
-		"results, err := s.q.Conn.Exec(ctx, with+act+\" WHERE \"+where).ReadAll()",
-		"asked := s.q.Conn.Exec(ctx, with+act+\" WHERE \"+where)\n\tfailpoint(\"up_asked\")\n\tresults, err := asked.ReadAll()"}},
+		"results, err := s.q.Conn.Exec(ctx, with+act+\" WHERE \"+where+returning).ReadAll()",
+		"asked := s.q.Conn.Exec(ctx, with+act+\" WHERE \"+where+returning)\n\tfailpoint(\"up_asked\")\n\tresults, err := asked.ReadAll()"}},
 	at("up_moved", "rows moved to the archive, and the transaction is open", "postgres/maintenance/act.go", "gone, taken, err := s.move(with, where)"),
 	{name: "up_archived", about: "rows moved to the archive, and nobody knows", patch: patch{"postgres/maintenance/act.go",
 		"return gone, s.archiveError(s.q.Exec(\"COMMIT\"))",
@@ -39,8 +39,8 @@ var upkeepFailpoints = []failpoint{
 	at("up_rejected", "rows say that they were rejected", "marks/rejects.go", "written, err = session.Reject(ctx, to, batch)"),
 
 	ahead("up_audit_fence", "an audit is about to take its snapshot", "audit/audit.go", "if err := w.fence(ctx); err != nil {"),
-	ahead("up_audit_records", "an audit has read the rows", "audit/audit.go", "if err := w.records(ctx); err != nil {"),
-	ahead("up_audit_conclude", "an audit has read the records", "audit/audit.go", "return w.conclude(ctx)"),
+	ahead("up_audit_records", "an audit has read the rows", "audit/audit.go", "if err := w.records(ctx, since); err != nil {"),
+	ahead("up_audit_conclude", "an audit has read the records", "audit/audit.go", "return w.match.Finish("),
 }
 
 // The commands, and the steps at which they die. NAME:N is the Nth time in one call.
