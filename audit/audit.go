@@ -178,9 +178,9 @@ func (w *work) do(ctx context.Context) error {
 	}
 	limits := len(w.result.Limits)
 	counts, err := w.compare(ctx, w.since)
-	if err == nil && counts.By[match.Missing] > 0 && w.cut {
+	if alone := counts.By[match.Missing] + counts.By[match.BeforeSlot] + counts.By[match.Gone]; err == nil && alone > 0 && w.cut {
 		// The time of a row is what somebody wrote into it, and no proof of when that was.
-		w.say("%s without a record since an hour before %s: reading the topics from their beginnings", wording.Count(counts.By[match.Missing], "row"), w.Since)
+		w.say("%s without a record since an hour before %s: reading the topics from their beginnings", wording.Count(alone, "row"), w.Since)
 		w.result.Limits = w.result.Limits[:limits]
 		w.begin()
 		counts, err = w.compare(ctx, time.Time{})
