@@ -81,7 +81,7 @@ func (p *partition) handleAlone(q *queue, items []item) bool {
 // it lasts.
 func (p *partition) guarded(q *queue, items []item) error {
 	if p.opened.suspects.Load() <= 0 && !items[0].watched || len(items) > 1 {
-		return p.round(q, items)
+		return p.round(q, items, p.c.cfg.DB)
 	}
 	select {
 	case p.c.suspect <- struct{}{}:
@@ -102,8 +102,12 @@ func (p *partition) guarded(q *queue, items []item) error {
 	if tries-q.returned.times > crashTries {
 		return &CrashError{Times: crashTries}
 	}
+	db := p.c.cfg.DB
+	if w != nil {
+		db = w.round
+	}
 	began := time.Now()
-	failed := p.round(q, items)
+	failed := p.round(q, items, db)
 	items[0].lost = 0
 	if gone := (*lostError)(nil); errors.As(failed, &gone) {
 		items[0].lost = time.Since(began)
