@@ -182,3 +182,30 @@ func TestLost_IsTheRecordsFaultByWhatOtherConnectionsSee(t *testing.T) {
 		})
 	}
 }
+
+// An attempt that came back, and whose row the database could not delete then, is no end of this process
+// for the next one either.
+func TestGuarded_DeletesTheRowOfAnAttemptThatCameBackLater(t *testing.T) {
+	t.Parallel()
+	s := newStandIn(t)
+	tries := 0
+	p, q, items := s.watchedOn(t, func(context.Context, pgx.Tx, *kgo.Record) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		tries = s.tries
+		return errors.New("not yet")
+	})
+	s.keeps = true
+	for range crashTries {
+		_ = p.guarded(q, items)
+	}
+	if tries != crashTries {
+		t.Fatalf("the row counts %d attempts of %d", tries, crashTries)
+	}
+	s.mu.Lock()
+	s.keeps = false
+	s.mu.Unlock()
+	if _ = p.guarded(q, items); tries != 1 {
+		t.Errorf("the row counts %d attempts during one", tries)
+	}
+}
