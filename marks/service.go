@@ -327,7 +327,7 @@ func (w *worker) Once(ctx context.Context, _ int, tell func(upkeep.Done)) (done 
 			return done, err
 		}
 	}
-	if done, err = w.pass(ctx, w.table, tell); err != nil {
+	if done, err = w.pass(ctx, w.table, tell); !upkeep.Complete(err) {
 		w.forget()
 	}
 	return done, err
