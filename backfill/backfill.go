@@ -86,15 +86,11 @@ func (b *Backfill) Run(ctx context.Context) error {
 			return said(err)
 		}
 	}
-	var others []string
-	if step == progress.Finish {
-		others = state.Others()
-	}
-	w.leaves(others...)
+	others := step == progress.Finish && w.leavesOthers(state)
 	if err := b.plan(ctx, w, state, step); err != nil || !b.Options.Yes {
 		return said(err)
 	}
-	if err := b.act(ctx, w, state, step); err != nil || len(others) == 0 {
+	if err := b.act(ctx, w, state, step); err != nil || !others {
 		return said(err)
 	}
 	return state.RefuseOthers() // what was begun is complete, and not what was asked for
@@ -106,6 +102,17 @@ func (w *work) leaves(tables ...string) {
 	for _, name := range tables {
 		w.warnings = append(w.warnings, fmt.Sprintf("rows of table %s are not sent: the backfill that is completed here began without them; send them afterwards: cdc-relay backfill --late --table %[1]s --where true --yes", name))
 	}
+}
+
+// leavesOthers warns of rows that are selected and that the backfill which is completed here is not about,
+// and reports whether there are any.
+func (w *work) leavesOthers(s *progress.State) bool {
+	added, changed := s.Others()
+	w.leaves(added...)
+	for _, name := range changed {
+		w.warnings = append(w.warnings, fmt.Sprintf("other rows of table %s are selected now than the backfill that is completed here began with, and it sends none of those that it left out; send them afterwards: cdc-relay backfill --late --table %[1]s, with --where for these rows alone", name))
+	}
+	return len(added)+len(changed) > 0
 }
 
 // Said gives an error of a server its kind: one that passes is none that a person has to mend.

@@ -236,11 +236,12 @@ func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (d
 	return done, t.found.LeftAlone()
 }
 
-// due marks in one table with rows, and opens no connection to a partition in which nothing is due.
+// due marks in one table with rows, and opens no connection to a partition in which nothing is due, and
+// no row was missed.
 func (s *Service) due(ctx context.Context, t *table, p *part, tell func(upkeep.Done)) (done upkeep.Done, err error) {
 	if t.found.partitioned() {
 		due, err := s.Surveyor.Exists(ctx, p.policy.Table, p.setting.unmarked)
-		if err != nil || !due {
+		if err != nil || !due && len(p.missed) == 0 {
 			return done, err
 		}
 	}
@@ -319,15 +320,22 @@ type worker struct {
 }
 
 func (w *worker) Once(ctx context.Context, _ int, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	missed := make(map[uint32][]string)
 	if w.table != nil && time.Since(w.table.since) > lookAgain {
+		for _, p := range w.table.parts {
+			missed[p.survey.OID] = p.missed
+		}
 		w.forget()
 	}
 	if w.table == nil {
 		if w.table, err = w.open(ctx, w.policy); err != nil {
 			return done, err
 		}
+		for _, p := range w.table.parts {
+			p.missed = missed[p.survey.OID]
+		}
 	}
-	if done, err = w.pass(ctx, w.table, tell); err != nil {
+	if done, err = w.pass(ctx, w.table, tell); !upkeep.Complete(err) {
 		w.forget()
 	}
 	return done, err

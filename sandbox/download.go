@@ -156,10 +156,10 @@ func downloadPostgres(ctx context.Context, major string, log io.Writer) (string,
 func Locked(name string) (func(), error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("lock downloads: %w", err)
+		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, fmt.Errorf("lock downloads: %w", errors.Join(err, file.Close()))
+		return nil, fmt.Errorf("lock %s: %w", name, errors.Join(err, file.Close()))
 	}
 	return func() { _ = file.Close() }, nil
 }

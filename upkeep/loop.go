@@ -144,7 +144,9 @@ func (l *Loop) table(ctx context.Context, worker Worker, i int) bool {
 		l.progress(i, false)
 	}
 	done, err := worker.Once(ctx, i, func(done Done) {
-		l.show(i, status.JobWorking, "", "")
+		if !l.leaves(i) {
+			l.show(i, status.JobWorking, "", "")
+		}
 		count(done)
 		if holds, _ := l.holds(); !holds {
 			cancel(errSlotGone)
@@ -152,7 +154,7 @@ func (l *Loop) table(ctx context.Context, worker Worker, i int) bool {
 	})
 	count(done)
 	l.counted(i, done)
-	if err != nil {
+	if !Complete(err) {
 		l.failed(ctx, i, err)
 		return false
 	}
@@ -167,8 +169,20 @@ func (l *Loop) table(ctx context.Context, worker Worker, i int) bool {
 	m := &l.shown[i]
 	m.LastPass, m.PassSeconds, m.HeldBack, m.OldestRow = time.Now(), &took, held, done.Oldest
 	l.mu.Unlock()
-	l.show(i, status.JobIdle, "", "")
+	if err != nil {
+		l.show(i, status.JobPaused, Reason(err), err.Error())
+	} else {
+		l.show(i, status.JobIdle, "", "")
+	}
 	return true
+}
+
+// leaves reports whether the last pass left partitions alone. The job is shown as paused for it, also
+// while it works on the others.
+func (l *Loop) leaves(i int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shown[i].State == status.JobPaused && l.shown[i].Reason == fault.ReasonPartitionUnlogged
 }
 
 // counted adds what a pass did beside rows.

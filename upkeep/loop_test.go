@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/rs/zerolog"
 )
 
@@ -158,6 +159,40 @@ func TestLoop_ShowsWhatIsInTheWayAndTriesAgain(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "is paused"); n != 3 || strings.Count(log.String(), "delivered rows goes on") != 3 { // it goes on when rows are done
 			t.Errorf("logged %d times:\n%s", n, log)
+		}
+	})
+}
+
+// It keeps its pace and its connection, and says so once.
+func TestLoop_GoesOnBesideAPartitionThatIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		found := new(Found)
+		found.LeaveAlone(wal.Table{Schema: "public", Name: "a_1"})
+		found.LeaveAlone(wal.Table{Schema: "public", Name: "a_2"})
+		var fixed atomic.Bool
+		h := &hand{once: func(_ context.Context, _ int, tell func(Done)) (Done, error) {
+			tell(Done{Rows: 1})
+			if fixed.Load() {
+				return Done{Rows: 1}, nil
+			}
+			return Done{Rows: 1, Held: 3}, found.LeftAlone()
+		}}
+		l, log := beside(t, h.plan(time.Second, "a"), always)
+		pass(t, 25*time.Second)
+		m := l.Status()[0]
+		if m.State != status.JobPaused || m.Reason != fault.ReasonPartitionUnlogged || !strings.Contains(m.Message, "public.a_1") || !strings.Contains(m.Message, "public.a_2") {
+			t.Errorf("%+v", m)
+		}
+		if m.Rows < 20 || m.LastPass.IsZero() || m.HeldBack[status.HeldByLetter] != 3 || h.opened.Load() != 1 || h.closed.Load() != 0 {
+			t.Errorf("it does not work as beside others: %+v, %v", m, counts(h))
+		}
+		if text := log.String(); strings.Count(text, "is paused") != 1 || strings.Contains(text, "delivered rows goes on") || strings.Count(text, "rows done") > 1 {
+			t.Error(text)
+		}
+		fixed.Store(true)
+		pass(t, 2*time.Second)
+		if m := l.Status()[0]; m.State != status.JobIdle || m.Message != "" || strings.Count(log.String(), "delivered rows goes on") != 1 {
+			t.Errorf("%+v\n%s", m, log)
 		}
 	})
 }

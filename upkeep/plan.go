@@ -29,6 +29,10 @@ func (f *Found) LeaveAlone(partition wal.Table) {
 	})
 }
 
+// Complete reports whether a pass that ended with err did what it could: there is none, or it says that
+// partitions were left alone.
+func Complete(err error) bool { return err == nil || Reason(err) == fault.ReasonPartitionUnlogged }
+
 // LeftAlone is said after the work on the other partitions; nil: there is nothing to say.
 func (f *Found) LeftAlone() error {
 	if len(f.Alone) == 1 {

@@ -147,20 +147,26 @@ func (s *State) sameShapes() bool {
 }
 
 // sent reports whether a backfill that is complete was about the rows that are selected now.
-func (s *State) sent() bool { return len(s.Others()) == 0 }
+func (s *State) sent() bool {
+	added, changed := s.Others()
+	return len(added)+len(changed) == 0
+}
 
-// Others are the tables of which other rows are selected now than the progress is about, or of which
-// it knows nothing.
-func (s *State) Others() (names []string) {
+// Others are the tables of which the progress knows nothing, and those of which other rows are selected
+// now than it is about.
+func (s *State) Others() (added, changed []string) {
 	if s.Progress == nil {
-		return nil
+		return nil, nil
 	}
 	for _, t := range s.Tables {
-		if !slices.ContainsFunc(s.Progress.Tables, func(was TableProgress) bool { return was.OID == t.OID && was.Where == t.Where }) {
-			names = append(names, t.Table)
+		switch i := slices.IndexFunc(s.Progress.Tables, func(was TableProgress) bool { return was.OID == t.OID }); {
+		case i < 0:
+			added = append(added, t.Table)
+		case s.Progress.Tables[i].Where != t.Where:
+			changed = append(changed, t.Table)
 		}
 	}
-	return names
+	return added, changed
 }
 
 // RefuseOthers is said of rows that a complete backfill did not send.

@@ -6,21 +6,28 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 // A publisher that still polls marks rows that the job has found without a mark: `check` warns of it.
 // A row that somebody changes in another column has no mark of theirs.
 func TestCheck_WarnsOfMarksThatSomebodyElseSets(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ setting, unmarked, theirs string }{
-		{"column: published_at", "published_at IS NULL", "published_at = now()"},
-		{"column: sent", "NOT sent", "sent = true"},
-		{"column: state, value: sent", "state = 'new'", "state = 'sent'"},
+	for name, tt := range map[string]struct{ setting, unmarked, theirs string }{
+		"time":        {"column: published_at", "published_at IS NULL", "published_at = now()"},
+		"boolean":     {"column: sent", "NOT sent", "sent = true"},
+		"status":      {"column: state, value: sent", "state = 'new'", "state = 'sent'"},
+		"partitioned": {"column: published_at", "published_at IS NULL", "published_at = now()"},
 	} {
-		t.Run(tt.setting, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			k := newKeeper(t, keeping["detect_moved_slot"])
-			k.marks(t, "column: published_at", "")
+			var k *keeper
+			if name == "partitioned" {
+				k = partitioned(t, harness.Postgres(t, "18"), "drop_partition", "")
+			} else {
+				k = newKeeper(t, keeping["detect_moved_slot"])
+				k.marks(t, "column: published_at", "")
+			}
 			k.db.Exec(t, "ALTER TABLE outbox ADD sent boolean NOT NULL DEFAULT false, ADD state text NOT NULL DEFAULT 'new'")
 			k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, mark: {%s}}]\nmaintenance: {wait: 5s}\n", tt.setting))
 			url, stop := k.streams(t)

@@ -92,7 +92,7 @@ func (p *partition) bury(q *queue, it item) error {
 	if it.key.IsZero() && !p.c.cfg.Offsets {
 		return nil
 	}
-	tx, end, err := p.transaction()
+	tx, end, err := p.transaction(p.c.cfg.DB)
 	if err != nil {
 		return err
 	}

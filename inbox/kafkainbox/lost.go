@@ -8,18 +8,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A record may end its connection to the database each time: its statement takes all memory of the
 // server's process, or runs into a limit that closes the connection. A server or a network that
 // goes down leaves the same error, and is no record's fault. What tells the two apart is a second
 // connection, the probe, which does nothing. It begins before the attempt, and stays open first for
-// twice as long as the last one took, which finds out a server that goes down all the time. The
+// twice as long as the last one took, which finds out a server that goes down all the time, but for
+// no more than a minute: a dead network is noticed late. The
 // attempt counts where the probe still answers behind it, or has a notice that another process of
-// the server crashed.
+// the server crashed, and the attempt's own connection has none: then the process was its own.
 const (
 	watchLosses = 3           // from so many losses on a round's records are handled alone, and watched
 	lossGrace   = time.Second // after which an outage has taken the probe, too
+	aheadLimit  = time.Minute // of the probe, before the attempt
 )
 
 // lostError is an attempt whose connection is gone. Alone it is nobody's fault.
@@ -69,37 +72,62 @@ func watch(items []item, err error) {
 
 type probe struct {
 	conn    *pgx.Conn
-	crashed atomic.Bool // a notice of the server said so
+	crashed atomic.Bool // it has a notice that another process crashed
+
+	round     *pgxpool.Pool // of one connection, for the attempt
+	bystander atomic.Bool   // that connection has such a notice
+}
+
+// noticing has the notices of a connection that another process of the server crashed set a flag.
+func noticing(cfg *pgx.ConnConfig, crashed *atomic.Bool) {
+	handle := cfg.OnNotice
+	cfg.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {
+		if notice.Code == "57P02" { // since PostgreSQL 14 an immediate shutdown is another one
+			crashed.Store(true)
+		}
+		if handle != nil {
+			handle(conn, notice)
+		}
+	}
 }
 
 // probe opens one for a record that has lost its connection when it was alone; else, and where it
-// cannot, it returns nil, and no loss counts. The connection is not one of the pool, all of which
-// rounds may have.
+// cannot, it returns nil, and no loss counts. Its connections are not of the consumer's pool, all of
+// which rounds may have.
 func (p *partition) probe(it *item) *probe {
 	if it.lost == 0 {
 		return nil
 	}
-	pool, w := p.c.cfg.DB.Config(), &probe{}
-	cfg := pool.ConnConfig
-	cfg.OnNotice = func(_ *pgconn.PgConn, notice *pgconn.Notice) {
-		if notice.Code == "57P02" { // since PostgreSQL 14 an immediate shutdown is another one
-			w.crashed.Store(true)
-		}
-	}
-	if pool.BeforeConnect != nil && pool.BeforeConnect(p.ctx, cfg) != nil {
+	w := &probe{}
+	own, pool := p.c.cfg.DB.Config(), p.c.cfg.DB.Config()
+	cfg := own.ConnConfig
+	noticing(cfg, &w.crashed)
+	if own.BeforeConnect != nil && own.BeforeConnect(p.ctx, cfg) != nil {
 		return nil
 	}
 	var err error
 	if w.conn, err = pgx.ConnectConfig(p.ctx, cfg); err != nil {
 		return nil
 	}
-	// In a transaction it has a connection to the server of its own behind a pooler, too.
-	_, err = w.conn.PgConn().Exec(p.ctx, "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0").ReadAll()
-	if err != nil || !p.pause(2*it.lost) || !w.answers(p.ctx) {
+	if !w.begin(p.ctx) || !p.pause(min(2*it.lost, aheadLimit)) || !w.answers(p.ctx) {
+		w.close()
+		return nil
+	}
+	noticing(pool.ConnConfig, &w.bystander)
+	pool.MaxConns, pool.MinConns, pool.MinIdleConns = 1, 0, 0
+	if w.round, err = pgxpool.NewWithConfig(p.ctx, pool); err != nil {
 		w.close()
 		return nil
 	}
 	return w
+}
+
+// begin begins a transaction, in which the probe has a connection to the server of its own behind a
+// pooler, too. It holds no snapshot, and no time limit of a transaction ends it; PostgreSQL 17 has two.
+func (w *probe) begin(ctx context.Context) bool {
+	_, err := w.conn.PgConn().Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_catalog.set_config(name, '0', true) FROM pg_catalog.pg_settings"+
+		" WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')").ReadAll()
+	return err == nil
 }
 
 func (w *probe) answers(ctx context.Context) bool {
@@ -112,6 +140,9 @@ func (w *probe) close() {
 	if w == nil {
 		return
 	}
+	if w.round != nil {
+		w.round.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = w.conn.Close(ctx)
@@ -119,7 +150,7 @@ func (w *probe) close() {
 
 // judged returns the loss of a connection as it is, or as the record's fault where the probe shows that.
 func (p *partition) judged(w *probe, gone *lostError) error {
-	if w == nil || !p.pause(lossGrace) {
+	if w == nil || w.bystander.Load() || !p.pause(lossGrace) {
 		return gone
 	}
 	answers := w.answers(p.ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox"
@@ -108,9 +109,9 @@ func (p *partition) refused(it item, attempts int, err error) *RecordError {
 }
 
 // round claims the keys of the items and handles those that are fresh, in one transaction.
-func (p *partition) round(q *queue, items []item) error {
+func (p *partition) round(q *queue, items []item, db *pgxpool.Pool) error {
 	began := time.Now()
-	tx, end, err := p.transaction()
+	tx, end, err := p.transaction(db)
 	if err != nil {
 		return err
 	}
@@ -145,13 +146,13 @@ func (p *partition) round(q *queue, items []item) error {
 
 // transaction waits for a connection and begins a transaction. end rolls back what was not committed, and
 // frees the connection.
-func (p *partition) transaction() (tx pgx.Tx, end func(), err error) {
+func (p *partition) transaction(db *pgxpool.Pool) (tx pgx.Tx, end func(), err error) {
 	select {
 	case p.c.connections <- struct{}{}:
 	case <-p.ctx.Done():
 		return nil, nil, context.Cause(p.ctx)
 	}
-	if tx, err = p.c.cfg.DB.Begin(p.ctx); err != nil {
+	if tx, err = db.Begin(p.ctx); err != nil {
 		<-p.c.connections
 		return nil, nil, fmt.Errorf("begin: %w", err)
 	}

@@ -81,7 +81,7 @@ func (p *partition) handleAlone(q *queue, items []item) bool {
 // it lasts.
 func (p *partition) guarded(q *queue, items []item) error {
 	if p.opened.suspects.Load() <= 0 && !items[0].watched || len(items) > 1 {
-		return p.round(q, items)
+		return p.round(q, items, p.c.cfg.DB)
 	}
 	select {
 	case p.c.suspect <- struct{}{}:
@@ -93,17 +93,24 @@ func (p *partition) guarded(q *queue, items []item) error {
 	defer w.close()
 	var tries int
 	offset := items[0].record.Offset
-	if err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.try, p.c.cfg.Consumer, p.topic, p.number, offset, crashTries).Scan(&tries); err != nil {
-		return progressError("write", err)
-	}
 	if q.returned.offset != offset {
 		q.returned = returned{offset: offset}
+	}
+	if q.returned.times > 0 {
+		_ = p.cameBack(q) // else another process takes them for ends of this one
+	}
+	if err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.try, p.c.cfg.Consumer, p.topic, p.number, offset, crashTries).Scan(&tries); err != nil {
+		return progressError("write", err)
 	}
 	if tries-q.returned.times > crashTries {
 		return &CrashError{Times: crashTries}
 	}
+	db := p.c.cfg.DB
+	if w != nil {
+		db = w.round
+	}
 	began := time.Now()
-	failed := p.round(q, items)
+	failed := p.round(q, items, db)
 	items[0].lost = 0
 	if gone := (*lostError)(nil); errors.As(failed, &gone) {
 		items[0].lost = time.Since(began)
@@ -112,14 +119,20 @@ func (p *partition) guarded(q *queue, items []item) error {
 	if failed == nil {
 		p.opened.suspects.Add(-1)
 	}
-	// It came back, whatever came of it.
-	if _, err := p.c.cfg.DB.Exec(context.WithoutCancel(p.ctx), p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, offset); err != nil {
-		q.returned.times++
+	q.returned.times++ // whatever came of it
+	if err := p.cameBack(q); err != nil {
 		p.c.trouble(p.ctx, progressError("write", err))
-	} else {
-		q.returned.times = 0
 	}
 	return failed
+}
+
+// cameBack has the database count no attempt at a record.
+func (p *partition) cameBack(q *queue) error {
+	_, err := p.c.cfg.DB.Exec(context.WithoutCancel(p.ctx), p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, q.returned.offset)
+	if err == nil {
+		q.returned.times = 0
+	}
+	return err
 }
 
 // returned is how many attempts at a record came back that the database still counts: it did not

@@ -31,11 +31,12 @@ func TestPoison_ThatEndsItsConnectionIsFound(t *testing.T) {
 		"parallel":      {way: "parallel", statement: endsItsConnection, want: "another one stays: SQLSTATE 57P01"},
 		"offsets":       {way: "offsets", statement: endsItsConnection, want: "another one stays: SQLSTATE 57P01"},
 		"at its commit": {way: "one at a time", atCommit: endsItsConnection, want: "another one stays: SQLSTATE 57P01"},
+		"time limit":    {way: "one at a time", statement: "SELECT pg_sleep(60)", want: "another one stays: SQLSTATE 25P04"}, // since PostgreSQL 17
 		"crash":         {way: "one at a time", statement: crashesItsServer, want: "the database server crashes whenever"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := harness.Postgres(t)
+			db := harness.Postgres(t, "18")
 			if name == "crash" {
 				db = harness.OwnPostgres(t, sandbox.PostgresOptions{})
 			}
@@ -49,6 +50,15 @@ func TestPoison_ThatEndsItsConnectionIsFound(t *testing.T) {
 				db.Exec(t, "CREATE CONSTRAINT TRIGGER ends AFTER INSERT ON journal DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.event = '"+killer+"') EXECUTE FUNCTION ends()")
 			}
 			cfg := s.config()
+			if name == "time limit" {
+				pool := s.pool.Config()
+				pool.ConnConfig.RuntimeParams["transaction_timeout"] = "1s"
+				var err error
+				if cfg.DB, err = pgxpool.NewWithConfig(t.Context(), pool); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(cfg.DB.Close)
+			}
 			ways[c.way](&cfg)
 			s.unique = cfg.Offsets
 			cfg.DeadLetterTopic = letters
@@ -64,8 +74,11 @@ func TestPoison_ThatEndsItsConnectionIsFound(t *testing.T) {
 			m.stop(t)
 			s.verify(t, killer)
 			dead := s.brokers.Read(t, letters)
-			if len(dead) != 1 || header(dead[0], "id") != killer || !strings.Contains(header(dead[0], "cdc-relay-error-message"), c.want) {
-				t.Errorf("%d dead letters: %s", len(dead), text(dead[0]))
+			if len(dead) != 1 {
+				t.Fatalf("%d dead letters", len(dead))
+			}
+			if header(dead[0], "id") != killer || !strings.Contains(header(dead[0], "cdc-relay-error-message"), c.want) {
+				t.Error(text(dead[0]))
 			}
 			if n := harness.Query[int](t, db, "SELECT count(*)::int FROM inbox_attempts"); n != 0 {
 				t.Errorf("%d rows of attempts are left", n)
@@ -122,10 +135,11 @@ func TestPoison_ThatEndsItsConnectionBlocksAndHeals(t *testing.T) {
 	s.finish(t, m)
 }
 
-// A record during which the database or the network goes down, again and again, is not at fault.
+// A record during which the database or the network goes down, again and again, is not at fault, also
+// where the database goes down because the process of another client crashes.
 func TestPoison_IsNotARecordDuringWhichTheDatabaseGoesDown(t *testing.T) {
 	const times = 10 // three until it is alone, one that begins to be watched, five attempts, and one
-	for _, what := range []string{"database", "network"} {
+	for _, what := range []string{"database", "network", "another client"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
@@ -146,7 +160,7 @@ func TestPoison_IsNotARecordDuringWhichTheDatabaseGoesDown(t *testing.T) {
 			cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error { // one partition, one goroutine
 				if header(r, "id") == innocent && downs < times {
 					downs++
-					if err := goDown(ctx, db, proxy, what, downs); err != nil {
+					if err := goDown(ctx, db, proxy, tx, what, downs); err != nil {
 						t.Error(err)
 					}
 				}
@@ -163,8 +177,17 @@ func TestPoison_IsNotARecordDuringWhichTheDatabaseGoesDown(t *testing.T) {
 	}
 }
 
-func goDown(ctx context.Context, db *harness.Database, proxy *sandbox.Proxy, what string, n int) error {
+func goDown(ctx context.Context, db *harness.Database, proxy *sandbox.Proxy, tx pgx.Tx, what string, n int) error {
 	switch {
+	case what == "another client":
+		other, err := pgx.Connect(ctx, db.URL)
+		if err != nil {
+			return err
+		}
+		defer other.Close(ctx)
+		_, _ = other.Exec(ctx, crashesItsServer)
+		_, _ = tx.Exec(ctx, "SELECT pg_sleep(60)") // until the server has ended this one, too
+		return nil
 	case what == "network":
 		proxy.Cut()
 		return nil

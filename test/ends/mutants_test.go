@@ -104,6 +104,12 @@ var mutants = []mutant{
 	{"a connection that is lost is nobody's fault whatever became of another one", [][3]string{
 		{"inbox/kafkainbox/lost.go", "	if it.lost == 0 {\n", "	if it.lost >= 0 {\n"},
 	}, ".", "TestPoison_ThatEndsItsConnectionBlocksAndHeals"},
+	{"a crash of the server counts whoever's process it was", [][3]string{
+		{"inbox/kafkainbox/lost.go", "w == nil || w.bystander.Load() || ", "w == nil || "},
+	}, "../../inbox/kafkainbox", "TestLost_IsTheRecordsFaultByWhatOtherConnectionsSee"},
+	{"attempts that came back are left in the database", [][3]string{
+		{"inbox/kafkainbox/suspect.go", "	if q.returned.times > 0 {\n", "	if q.returned.times > 0 && p == nil {\n"},
+	}, "../../inbox/kafkainbox", "TestGuarded_DeletesTheRowOfAnAttemptThatCameBackLater"},
 	{"a consumer that stops waits as long as its group does", [][3]string{
 		{"inbox/kafkainbox/consumer.go", "time.AfterFunc(leaveLimit, release)", "time.AfterFunc(leaveLimit*100, release)"},
 	}, ".", "TestConsumer_StopsBesideAKilledMember/kfake"},
