@@ -14,8 +14,8 @@ TEST_FLAGS ?= -count=1 -p 3 -timeout 40m
 SHORT ?=
 ifneq ($(SHORT),)
 TEST_FLAGS += -short -vet=off
-# They wait for servers and programs, read the source, or have no goroutine of their own (the second
-# line); each part that they run has tests with -race of its own. At night they have it too.
+# They wait for servers and programs, read the source, or compute with values (the second line); each part
+# that they run has tests with -race of its own. At night they have it too.
 UNRACED := ./test/integration ./cmd/cdc-relay ./test/parity ./test/fault ./test/takeover ./test ./docs test/ends \
 	./config ./frame ./proof ./router ./router/encode ./router/record ./test/parity/golden
 BENCH_SERVERS := ./test/integration test/ends
