@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -116,9 +117,23 @@ func capture(t *testing.T, version string) map[string][]byte {
 	}
 	formats := map[string][]byte{}
 	for format, binary := range map[string]bool{"text": false, "binary": true} {
+		awaitReleased(t, db, cfg.Slot)
 		formats[format] = listen(t, cfg, Options{Binary: func([]*wal.Relation, wal.LSN, wal.LSN) bool { return binary }}, end)
 	}
 	return formats
+}
+
+// awaitReleased waits until the server has ended the slot's last connection: the end of a copy does not
+// wait for it where the server still had something to send.
+func awaitReleased(t *testing.T, db *harness.Database, slot string) {
+	t.Helper()
+	for deadline := time.After(2 * time.Minute); harness.Query[bool](t, db, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", slot); {
+		select {
+		case <-deadline:
+			t.Fatalf("slot %s stays in use", slot)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // listen gives the raw messages up to a keep-alive at or after end.
