@@ -29,8 +29,7 @@ func (f *Found) LeaveAlone(partition wal.Table) {
 	})
 }
 
-// Complete reports whether a pass that ended with err did what it could: there is none, or it says that
-// partitions were left alone.
+// Complete reports whether a pass did all that it could. The error that it left partitions alone is no failure.
 func Complete(err error) bool { return err == nil || Reason(err) == fault.ReasonPartitionUnlogged }
 
 // LeftAlone is said after the work on the other partitions; nil: there is nothing to say.

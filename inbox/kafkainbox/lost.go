@@ -14,11 +14,11 @@ import (
 // A record may end its connection to the database each time: its statement takes all memory of the
 // server's process, or runs into a limit that closes the connection. A server or a network that
 // goes down leaves the same error, and is no record's fault. What tells the two apart is a second
-// connection, the probe, which does nothing. It begins before the attempt, and stays open first for
-// twice as long as the last one took, which finds out a server that goes down all the time, but for
-// no more than a minute: a dead network is noticed late. The
-// attempt counts where the probe still answers behind it, or has a notice that another process of
-// the server crashed, and the attempt's own connection has none: then the process was its own.
+// connection, the probe, which does nothing. It is opened before the attempt, and first has to stay for
+// twice as long as the last attempt took, which a server that goes down all the time does not let it;
+// for a minute at most, because a dead network is noticed late.
+// The attempt counts if the probe answers behind it. It also counts if the probe has the server's
+// notice that another process crashed and the attempt's own connection has none: its process crashed.
 const (
 	watchLosses = 3           // from so many losses on a round's records are handled alone, and watched
 	lossGrace   = time.Second // after which an outage has taken the probe, too
@@ -78,7 +78,7 @@ type probe struct {
 	bystander atomic.Bool   // that connection has such a notice
 }
 
-// noticing has the notices of a connection that another process of the server crashed set a flag.
+// noticing sets crashed once the server tells a connection that another process crashed.
 func noticing(cfg *pgx.ConnConfig, crashed *atomic.Bool) {
 	handle := cfg.OnNotice
 	cfg.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {
