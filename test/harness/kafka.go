@@ -263,12 +263,13 @@ func awaitLeaders(t testing.TB, admin *kadm.Client, topic string, partitions int
 	}
 }
 
-// Read returns all records of topics, in the order of offsets in each partition.
+// Read returns all committed records of topics, in the order of offsets in each partition. A relay that
+// blocks with exactly_once may abort a transaction and send its rows again.
 func (b *Brokers) Read(t testing.TB, topics ...string) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	records, err := sandbox.ReadTopics(ctx, b.Addrs, topics)
+	records, err := sandbox.ReadTopics(ctx, b.Addrs, topics, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		t.Fatal(err)
 	}
