@@ -12,6 +12,19 @@ import (
 // ReadTopics reads topics from their beginning to the end that they have now, in
 // no order between partitions. A topic that does not exist has no records.
 func ReadTopics(ctx context.Context, brokers []string, topics []string, opts ...kgo.Opt) ([]*kgo.Record, error) {
+	return read(ctx, brokers, topics, (*kadm.Client).ListEndOffsets, opts)
+}
+
+// ReadCommitted is ReadTopics for what is committed now: it leaves out aborted transactions, and ends
+// at a transaction that is open.
+func ReadCommitted(ctx context.Context, brokers []string, topics []string) ([]*kgo.Record, error) {
+	return read(ctx, brokers, topics, (*kadm.Client).ListCommittedOffsets, []kgo.Opt{kgo.FetchIsolationLevel(kgo.ReadCommitted())})
+}
+
+// listing asks for one offset of each partition.
+type listing func(*kadm.Client, context.Context, ...string) (kadm.ListedOffsets, error)
+
+func read(ctx context.Context, brokers []string, topics []string, list listing, opts []kgo.Opt) ([]*kgo.Record, error) {
 	if len(topics) == 0 {
 		return nil, nil
 	}
@@ -20,7 +33,7 @@ func ReadTopics(ctx context.Context, brokers []string, topics []string, opts ...
 		return nil, fmt.Errorf("read topics: %w", err)
 	}
 	defer admin.Close()
-	left, err := ends(ctx, kadm.NewClient(admin), topics)
+	left, err := ends(ctx, kadm.NewClient(admin), topics, list)
 	if err != nil {
 		return nil, fmt.Errorf("read topics: %w", err)
 	}
@@ -32,7 +45,7 @@ func ReadTopics(ctx context.Context, brokers []string, topics []string, opts ...
 }
 
 // ends are the offsets to read up to, without partitions that are empty.
-func ends(ctx context.Context, admin *kadm.Client, topics []string) (map[string]map[int32]int64, error) {
+func ends(ctx context.Context, admin *kadm.Client, topics []string, list listing) (map[string]map[int32]int64, error) {
 	known, err := admin.ListTopics(ctx, topics...)
 	if err != nil {
 		return nil, err
@@ -47,7 +60,7 @@ func ends(ctx context.Context, admin *kadm.Client, topics []string) (map[string]
 	if len(names) == 0 {
 		return left, nil
 	}
-	listed, err := admin.ListEndOffsets(ctx, names...)
+	listed, err := list(admin, ctx, names...)
 	if err != nil {
 		return nil, err
 	}

@@ -60,6 +60,38 @@ func TestReadTopics_ReadsEveryPartitionToItsEnd(t *testing.T) {
 	}
 }
 
+func TestReadCommitted_LeavesOutWhatIsAbortedAndWhatIsOpen(t *testing.T) {
+	k := brokers(t, sandbox.KafkaOptions{Topics: map[string]int32{"a": 1}})
+	for id, end := range map[string]kgo.TransactionEndTry{"aborts": kgo.TryAbort, "commits": kgo.TryCommit} {
+		client := producer(t, k, kgo.TransactionalID(id))
+		produceInTransaction(t, client, id)
+		if err := client.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produceInTransaction(t, producer(t, k, kgo.TransactionalID("open")), "open")
+	records, err := sandbox.ReadCommitted(t.Context(), k.Addrs(), []string{"a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(records) != 1 || string(records[0].Value) != "commits" {
+		t.Errorf("got %d records", len(records))
+	}
+	if got := len(read(t, k, "a")); got != 3 {
+		t.Errorf("%d records are in the topic, want 3", got)
+	}
+}
+
+func produceInTransaction(t *testing.T, client *kgo.Client, value string) {
+	t.Helper()
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "a", Value: []byte(value)}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestKafka_TakenAwayThenReturnedKeepsRecords(t *testing.T) {
 	k := brokers(t, sandbox.KafkaOptions{Topics: map[string]int32{"a": 1}})
 	client := producer(t, k, kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond }))

@@ -269,7 +269,7 @@ func (b *Brokers) Read(t testing.TB, topics ...string) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	records, err := sandbox.ReadTopics(ctx, b.Addrs, topics, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	records, err := sandbox.ReadCommitted(ctx, b.Addrs, topics)
 	if err != nil {
 		t.Fatal(err)
 	}
