@@ -16,7 +16,7 @@ func TestContents_WaitsForWhoTakesTheRows(t *testing.T) {
 		patient := opened(t, db, Work{Table: events, ID: "id", Limit: 10, Where: "n = 1 OR current_setting('statement_timeout') = '10min'"})
 		rows := name(t, opened(t, db, Work{Table: events, ID: "id", Limit: 10, Lock: MarkLockClass}))
 		read := func() (got string, err error) {
-			there, err := patient.Contents(t.Context(), rows, []string{"id"}, func(values []*string) error {
+			there, err := patient.Contents(t.Context(), rows, []Column{{Name: "id"}}, func(values []*string) error {
 				got += *values[0]
 				return nil
 			})
@@ -29,10 +29,10 @@ func TestContents_WaitsForWhoTakesTheRows(t *testing.T) {
 			t.Errorf("%q, %v: the usual timeout of a statement holds", got, err)
 		}
 		full := errors.New("no space left on device")
-		if _, err := patient.Contents(t.Context(), rows, []string{"id"}, func([]*string) error { return full }); !errors.Is(err, full) {
+		if _, err := patient.Contents(t.Context(), rows, []Column{{Name: "id"}}, func([]*string) error { return full }); !errors.Is(err, full) {
 			t.Error(err)
 		}
-		if _, err := patient.Contents(t.Context(), rows, []string{"none"}, nil); err == nil {
+		if _, err := patient.Contents(t.Context(), rows, []Column{{Name: "none"}}, nil); err == nil {
 			t.Error("a column that is not there was read")
 		}
 		if got := ids(name(t, patient)); got != "a" {
