@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -75,4 +76,32 @@ func TestSurvey_KnowsWhetherRowsMayBeEqual(t *testing.T) {
 			t.Errorf("%s: %v, %v", definition, found, err)
 		}
 	}
+}
+
+// An archive of partitions is as durable, and as private, as the one that the rows go to.
+func TestSurvey_LooksAtThePartitionsOfAnArchive(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, eventsSQL)
+		db.Exec(t, `CREATE TABLE archive (LIKE events) PARTITION BY RANGE (n); CREATE TABLE archive_old PARTITION OF archive FOR VALUES FROM (0) TO (10);
+			CREATE UNLOGGED TABLE archive_new PARTITION OF archive DEFAULT; CREATE PUBLICATION ours FOR TABLE archive_old, events; CREATE PUBLICATION another FOR TABLE archive`)
+		surveyor, err := OpenSurvey(t.Context(), postgres.Config{URL: db.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(surveyor.Close)
+		for _, want := range []struct {
+			change                 string
+			unlogged, publications []string
+		}{
+			{`SELECT`, []string{"public.archive_new"}, []string{"ours"}},
+			{`ALTER TABLE archive_new SET LOGGED; ALTER PUBLICATION ours SET TABLE archive, events`, nil, []string{"ours"}},
+			{`ALTER PUBLICATION ours SET TABLE events`, nil, nil},
+		} {
+			db.Exec(t, want.change)
+			found, err := surveyor.Table(t.Context(), events, &wal.Table{Schema: "public", Name: "archive"}, []string{"ours"})
+			if err != nil || !found.Archive.Permanent || !slices.Equal(found.Archive.Unlogged, want.unlogged) || !slices.Equal(found.Archive.Publications, want.publications) {
+				t.Errorf("%s: %+v, %v", want.change, found.Archive, err)
+			}
+		}
+	})
 }
