@@ -337,6 +337,7 @@ func sessionParams(cfg Config, given map[string]string, replication bool) map[st
 		"bytea_output":                "hex",
 		"search_path":                 "pg_catalog",
 		"standard_conforming_strings": "on",
+		"quote_all_identifiers":       "off", // or a type is named "bytea", with its quotes
 
 		// From 18 on, the only sign of a missing publication is a warning.
 		"client_min_messages": "warning",

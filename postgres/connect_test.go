@@ -40,6 +40,7 @@ func TestConnect_PinsWhatShapesAValue(t *testing.T) {
 	db.Exec(t, `ALTER DATABASE `+db.Name+` SET bytea_output = 'escape'`)
 	db.Exec(t, `ALTER DATABASE `+db.Name+` SET extra_float_digits = '-5'`)
 	db.Exec(t, `ALTER DATABASE `+db.Name+` SET client_min_messages = 'error'`)
+	db.Exec(t, `ALTER DATABASE `+db.Name+` SET quote_all_identifiers = on`)
 	db.Exec(t, `ALTER DATABASE `+db.Name+` SET statement_timeout = '1ms'`)
 	db.Exec(t, `ALTER DATABASE `+db.Name+` SET tcp_user_timeout = '5s'`)
 	separator := "?"
@@ -52,12 +53,12 @@ func TestConnect_PinsWhatShapesAValue(t *testing.T) {
 	}
 	for _, replication := range []bool{false, true} {
 		q := postgres.Querier{Ctx: t.Context(), Conn: postgrestest.Open(t, cfg, replication)}
-		row, err := q.One(`SELECT '2026-02-03 04:05:06+00'::timestamptz, '1 day 2 hours'::interval, '\x00ff'::bytea, 0.1::float8 + 0.2::float8`)
+		row, err := q.One(`SELECT '2026-02-03 04:05:06+00'::timestamptz, '1 day 2 hours'::interval, '\x00ff'::bytea, 0.1::float8 + 0.2::float8, format_type('bytea'::regtype, NULL)`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Join([]string{row.Text(0), row.Text(1), row.Text(2), row.Text(3)}, " | ")
-		if want := `2026-02-03 04:05:06+00 | 1 day 02:00:00 | \x00ff | 0.30000000000000004`; got != want {
+		got := strings.Join([]string{row.Text(0), row.Text(1), row.Text(2), row.Text(3), row.Text(4)}, " | ")
+		if want := `2026-02-03 04:05:06+00 | 1 day 02:00:00 | \x00ff | 0.30000000000000004 | bytea`; got != want {
 			t.Errorf("replication %v: got  %s\nwant %s", replication, got, want)
 		}
 		for name, want := range map[string]string{

@@ -39,9 +39,9 @@ func (e *exporter) write(ctx context.Context, session *maintenance.Session, rows
 		return nil, err
 	}
 	all := e.of.survey.Columns
-	columns, names := make([]export.Column, len(all)), make([]string, len(all))
+	columns := make([]export.Column, len(all))
 	for i, c := range all {
-		columns[i], names[i] = export.Column{Name: c.Name, Type: c.Type}, c.Name
+		columns[i] = export.Column{Name: c.Name, Type: c.Type}
 	}
 	for _, s := range slices {
 		begin := time.Unix(s.Begin, 0).UTC()
@@ -49,7 +49,7 @@ func (e *exporter) write(ctx context.Context, session *maintenance.Session, rows
 			Table: f.policy.Table.String(), Slice: begin.Format(time.RFC3339), Columns: columns, Slots: e.slots, Position: position.String(), Repeats: !e.of.survey.Unique,
 		}
 		_, size, err := f.store.Write(ctx, export.Slice{Table: header.Table, Begin: begin}, header, func(row func([]export.Value) error) error {
-			there, err := session.Contents(ctx, s.Rows, names, func(values []*string) error { return row(exported(columns, values)) })
+			there, err := session.Contents(ctx, s.Rows, all, func(values []*string) error { return row(exported(columns, values)) })
 			written = append(written, there...)
 			return err
 		})

@@ -96,9 +96,11 @@ func (p *Policy) archiveRefusals(s *maintenance.Survey) (all []error) {
 		add("archive into an ordinary table", "it is a view, or no table")
 	case !a.Permanent:
 		add("run: ALTER TABLE "+p.Archive.SQL()+" SET LOGGED", "it is unlogged: a crash of the server empties it")
+	case len(a.Unlogged) > 0:
+		add("set it LOGGED, or take it out", "partition %s of it is unlogged or a foreign table: a crash of the server empties it, or its rows are in another database", strings.Join(a.Unlogged, ", "))
 	}
 	if len(a.Publications) > 0 {
-		add("take it out of the publication, or archive into another table", "publication %s has it: its rows would be sent again", strings.Join(a.Publications, ", "))
+		add("take it out of the publication, or archive into another table", "publication %s has it, or a partition of it: its rows would be sent again", strings.Join(a.Publications, ", "))
 	}
 	if _, err := archived(s); err != nil {
 		add("run: ALTER TABLE "+p.Archive.SQL()+" …, so that it has every column of the table by name and type", "%v", err)

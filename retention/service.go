@@ -120,9 +120,7 @@ func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
 		w.Limit = max(w.Limit, fileRows)
 	}
 	if f.policy.Then == Export || f.policy.Then == Archive {
-		for _, c := range of.survey.Columns {
-			w.Columns = append(w.Columns, c.Name)
-		}
+		w.Columns = of.survey.Columns
 	}
 	if f.policy.Then == Archive && of.survey.Archive != nil {
 		if columns, err := archived(of.survey); err == nil {

@@ -80,10 +80,18 @@ func (s *Session) versions(rows []proof.Row) string {
 	}
 	columns := ""
 	if s.work.Columns != nil {
-		columns = fmt.Sprintf(" AND ARRAY(SELECT attname FROM pg_catalog.pg_attribute WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum) = %s", s.oid, namesSQL(s.work.Columns))
+		columns = fmt.Sprintf(" AND ARRAY(SELECT attname::text || ' ' || pg_catalog.format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum) = %s", s.oid, columnsSQL(s.work.Columns))
 	}
 	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s = %d%s AND %s",
 		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.file(), file, columns, s.condition())
+}
+
+func columnsSQL(columns []Column) string {
+	quoted := make([]string, len(columns))
+	for i, c := range columns {
+		quoted[i] = postgres.QuoteLiteral(c.Name + " " + c.Type)
+	}
+	return "ARRAY[" + strings.Join(quoted, ", ") + "]::text[]"
 }
 
 var errArchiveLacks = errors.New("the archive did not take every row: a trigger or a rule keeps some out")

@@ -54,12 +54,16 @@ func (s *Session) Slices(ctx context.Context, rows []proof.Row, slice string) (a
 	return all, nil
 }
 
-// Contents reads rows, each column in its text form; nil is NULL. It returns those that it gave to
+// Contents reads rows, each column as the server writes it out; nil is NULL. A cast to text would be less: it
+// takes blanks away, and may be a function of the database's own. It returns those that it gave to
 // each: rows that somebody changed meanwhile are left out.
-func (s *Session) Contents(ctx context.Context, rows []proof.Row, columns []string, each func(values []*string) error) (read []proof.Row, err error) {
+func (s *Session) Contents(ctx context.Context, rows []proof.Row, columns []Column, each func(values []*string) error) (read []proof.Row, err error) {
 	quoted, named := make([]string, len(columns)), make(map[string]proof.Row, len(rows))
 	for i, c := range columns {
-		quoted[i] = wal.QuoteIdentifier(c) + "::text"
+		quoted[i] = wal.QuoteIdentifier(c.Name)
+		if c.Type == "boolean" { // a word says more than a letter
+			quoted[i] += "::text"
+		}
 	}
 	for _, r := range rows {
 		named[r.TID.String()] = r

@@ -26,7 +26,7 @@ func TestSession_ActsOnNoOtherRowAfterTheTableWasWrittenAnew(t *testing.T) {
 				if n := act(t, s, rows); n != 0 || harness.Query[int](t, db, `SELECT count(*)::int FROM events`) != 80 {
 					t.Errorf("acted on %d rows that were not named", n)
 				}
-				read, err := s.Contents(t.Context(), rows, []string{"id"}, func([]*string) error { return nil })
+				read, err := s.Contents(t.Context(), rows, []Column{{Name: "id"}}, func([]*string) error { return nil })
 				if err != nil || len(read) != 0 {
 					t.Errorf("read %d rows that were not named, %v", len(read), err)
 				}

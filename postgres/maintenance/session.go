@@ -37,8 +37,8 @@ type Work struct {
 	Lock  int32     // class of the advisory lock; zero: LockClass
 
 	// Columns are all of the table's, in order, where their values go elsewhere: nothing is read or
-	// done once the table has others. nil: it may have any.
-	Columns []string
+	// done once the table has others, or one has another type. nil: it may have any.
+	Columns []Column
 
 	// Archive gets the rows that are deleted, in the same transaction: these columns.
 	Archive *Archive

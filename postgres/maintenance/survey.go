@@ -70,7 +70,8 @@ type ArchiveSurvey struct {
 	Permanent    bool
 	Columns      []Column
 	Below        bool     // it is the table, or one of the two inherits from the other
-	Publications []string // that have it, of those that slots of ours use
+	Unlogged     []string // partitions of it that are unlogged, or foreign tables
+	Publications []string // that have it or a partition of it, of those that slots of ours use
 	MayInsert    bool
 }
 
@@ -239,9 +240,10 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 
 // publishes are the publications that have a table, however they name it; a partition is also in
 // those of the tables above it.
-const publishes = `FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables pt ON pt.pubname = p.pubname
-	JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename
-	WHERE c.oid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))`
+const publishes = publishing + ` WHERE c.oid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))`
+
+const publishing = `FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables pt ON pt.pubname = p.pubname
+	JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename`
 
 // noIdentity is the condition that a table has no replica identity. Of a partition its own counts.
 const noIdentity = `EXISTS (SELECT FROM pg_catalog.pg_class t WHERE t.oid = %[1]d AND (t.relreplident = 'n'
@@ -291,7 +293,12 @@ func (s *Surveyor) archive(oid uint32, archive wal.Table, publications []string)
 	if a.Columns, err = s.columns(uint32(of)); err != nil {
 		return nil, err
 	}
-	a.Publications, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)))
+	if a.Unlogged, err = s.list(fmt.Sprintf(`SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_partition_tree(%d) t JOIN pg_catalog.pg_class c ON c.oid = t.relid
+		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE t.isleaf AND (c.relkind <> 'r' OR c.relpersistence <> 'p') ORDER BY 1`, of)); err != nil {
+		return nil, err
+	}
+	a.Publications, err = s.list(fmt.Sprintf("SELECT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) UNION SELECT p.pubname "+publishing+
+		" WHERE c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)))
 	return a, err
 }
 

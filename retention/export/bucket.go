@@ -36,6 +36,7 @@ type Bucket struct {
 	place  Place
 	slice  string           // whose files are in known
 	known  map[string]known // by key
+	keeps  bool             // the store was seen to refuse a write over an object
 }
 
 // known is what an object says that it holds, as long as the store names the same version of it.

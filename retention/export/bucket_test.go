@@ -96,6 +96,16 @@ func once(op string, fault objects.Fault) func(objects.Request) objects.Fault {
 	}
 }
 
+// second is what becomes of each write but the first one.
+func second(fault objects.Fault) func(objects.Request) objects.Fault {
+	return func(r objects.Request) objects.Fault {
+		if r.Op == "PutObject" && r.N > 1 {
+			return fault
+		}
+		return objects.None
+	}
+}
+
 func TestBucket_NeverWritesOverAFile(t *testing.T) {
 	b, store := bucket(t, nil)
 	for i, tt := range []struct {
@@ -200,6 +210,9 @@ func TestBucket_SaysWrittenOnlyOfWhatIsThere(t *testing.T) {
 		"no condition":              {always("PutObject", objects.Unknown), "PutObject: NotImplemented"},
 		"another write at once":     {always("PutObject", objects.Conflict), "ConditionalRequestConflict"},
 		"another checksum":          {always("HeadObject", objects.WrongSum), "its SHA-256 is another one"},
+		"locked once it is there":   {second(objects.Denied), ""},
+		"in conflict once there":    {second(objects.Conflict), ""},
+		"overloaded once there":     {second(objects.Broken), "SlowDown"},
 		"not to be seen":            {always("HeadObject", objects.Denied), "HeadObject: "},
 		"no sum at all":             {always("HeadObject", objects.NoSums), "the store shows no SHA-256 of it, and an ETag"},
 		"no checksum":               {always("HeadObject", objects.NoSum), ""},
@@ -246,6 +259,30 @@ func TestBucket_DoesNotReplaceWhatAnotherProcessWrote(t *testing.T) {
 	}
 	if got := store.Objects(); len(got) != 1 || !bytes.Equal(got[theirs], body) {
 		t.Errorf("%d objects; the other's file is %q", len(got), got[theirs])
+	}
+}
+
+// A store that knows no conditions, and does not say so, would let one process replace what another wrote.
+// A file that is there already is no way around.
+func TestBucket_RefusesAStoreThatWritesOverAFile(t *testing.T) {
+	b, store := bucket(t, always("PutObject", objects.Over))
+	for range 3 {
+		_, _, err := export(t.Context(), b, text("a"))
+		if refused, ok := errors.AsType[*Refusal](err); !ok || !strings.Contains(refused.Hint, "If-None-Match") {
+			t.Fatalf("%v, want a refusal", err)
+		}
+	}
+	if rows, _ := holds(t, store); rows != 1 || len(store.Objects()) != 1 {
+		t.Errorf("%d rows in %d objects", rows, len(store.Objects()))
+	}
+	store.Fail(nil)
+	for _, value := range []string{"a", "b", "c"} {
+		if _, _, err := export(t.Context(), b, text(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := store.Count("PutObject"); n != 4+1+2 {
+		t.Errorf("%d writes: it is to be found out once", n)
 	}
 }
 

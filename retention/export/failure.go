@@ -27,6 +27,8 @@ func code(err error) string {
 	return ""
 }
 
+const needsCondition = "the store has to know the condition If-None-Match: * of a write, so that no file is written over"
+
 // failure says what a request came to, and who can change it. It has nothing of the request but
 // its name: a URL and headers may hold a signature.
 func (b *Bucket) failure(err error) error {
@@ -43,7 +45,7 @@ func (b *Bucket) failure(err error) error {
 	case name == "PermanentRedirect", name == "AuthorizationHeaderMalformed", answer == http.StatusMovedPermanently:
 		return &Refusal{Err: fmt.Errorf("bucket %s is in another region (%w)", b.place.Bucket, short), Key: "region", Hint: "name the region of the bucket"}
 	case answer == http.StatusNotImplemented:
-		return &Refusal{Err: short, Hint: "the store has to know the condition If-None-Match: * of a write, so that no file is written over"}
+		return &Refusal{Err: short, Hint: needsCondition}
 	case answer == http.StatusForbidden, answer == http.StatusUnauthorized:
 		return &Refusal{Err: short, Hint: "allow s3:ListBucket on the bucket, and s3:PutObject and s3:GetObject on what is below the prefix; credentials come from AWS's usual chain"}
 	}

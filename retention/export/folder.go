@@ -11,7 +11,10 @@ import (
 )
 
 // Folder is a directory of this machine that holds the files.
-type Folder struct{ root string }
+type Folder struct {
+	root  string
+	flush func(folder string) error // names in a folder are lost with the machine otherwise
+}
 
 // OpenFolder requires a directory that is there. A path that is mistyped makes none.
 func OpenFolder(path string) (*Folder, error) {
@@ -22,7 +25,7 @@ func OpenFolder(path string) (*Folder, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s is no directory", path)
 	}
-	return &Folder{path}, nil
+	return &Folder{filepath.Clean(path), flush}, nil
 }
 
 const temporary = ".tmp"
@@ -50,7 +53,7 @@ func (f *Folder) Write(_ context.Context, s Slice, header *Header, each func(row
 	if part > 0 && !header.Repeats {
 		before := filepath.Join(folder, s.file(part-1))
 		if there, err := verify(before); err == nil && there == trailer {
-			return before, 0, f.sync(folder) // of a run that came no further
+			return before, 0, f.sync(folder) // of a run that came no further, and perhaps flushed nothing
 		}
 	}
 	if err := giveName(made, path); err != nil {
@@ -89,19 +92,18 @@ func giveName(made, path string) error {
 	return os.Rename(made, path)
 }
 
-// makeFolder makes a folder and those above it; each of them is on the disk.
+// makeFolder makes a folder and those above it.
 func (f *Folder) makeFolder(folder string) error {
 	if _, err := os.Stat(folder); err == nil || folder == f.root {
 		return err
 	}
-	above := filepath.Dir(folder)
-	if err := f.makeFolder(above); err != nil {
+	if err := f.makeFolder(filepath.Dir(folder)); err != nil {
 		return err
 	}
 	if err := os.Mkdir(folder, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return f.sync(above)
+	return nil
 }
 
 // parts is how many files an hour has. What a run left that did not end is removed: the table's
@@ -140,8 +142,15 @@ func (f *Folder) writeFile(path string, header *Header, each func(func([]Value) 
 	return t, file.Sync()
 }
 
-// sync flushes a folder: a name in it is lost with the machine otherwise.
+// sync flushes a folder and those above it. A run that was cut may have made them, and flushed none.
 func (f *Folder) sync(folder string) error {
+	if err := f.flush(folder); err != nil || folder == f.root {
+		return err
+	}
+	return f.sync(filepath.Dir(folder))
+}
+
+func flush(folder string) error {
 	dir, err := os.Open(folder)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ var slice = Slice{Table: "public.outbox", Begin: time.Date(2026, 11, 25, 7, 0, 0
 
 func folder(t *testing.T) *Folder {
 	t.Helper()
-	f, err := OpenFolder(t.TempDir())
+	f, err := OpenFolder(t.TempDir() + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +134,35 @@ func TestVerify_FindsWhatIsNotWhole(t *testing.T) {
 	}
 	if got, err := read(bytes.NewReader(packed)); err != nil || got.Rows != 2 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A folder that a cut run has made, or could not flush, is flushed by the next one: all names that lead to a
+// file are on the disk before its rows are deleted.
+func TestFolder_FlushesAllFoldersOfAFile(t *testing.T) {
+	t.Parallel()
+	f, full := folder(t), errors.New("input/output error")
+	var flushed []string
+	fails := "public.outbox/2026"
+	f.flush = func(folder string) error {
+		name, _ := filepath.Rel(f.root, folder)
+		if flushed = append(flushed, name); name == fails {
+			return full
+		}
+		return flush(folder)
+	}
+	header := &Header{Table: "public.outbox", Columns: []Column{{"id", "text"}}}
+	if _, _, err := f.Write(t.Context(), slice, header, func(row func([]Value) error) error { return row([]Value{text("a")}) }); !errors.Is(err, full) {
+		t.Fatalf("%v, want that of the folder", err)
+	}
+	fails = ""
+	for _, value := range []string{"a", "b"} { // the first one is in a file already
+		flushed = nil
+		write(t, f, text(value))
+		slices.Sort(flushed)
+		if want := []string{".", "public.outbox", "public.outbox/2026", "public.outbox/2026/11", "public.outbox/2026/11/25"}; !slices.Equal(slices.Compact(flushed), want) {
+			t.Errorf("row %s: flushed %q, want %q", value, flushed, want)
+		}
 	}
 }
 

@@ -68,8 +68,9 @@ func (w *writer) end() error {
 	if err != nil {
 		return err
 	}
-	if w.again(trailer) {
-		return nil
+	if key := w.again(trailer); key != "" {
+		w.name = w.bucket.url(key)
+		return w.bucket.refuses(w.ctx, key, w.file.Bytes(), trailer)
 	}
 	part := 0
 	if n := len(w.there); n > 0 {
@@ -77,6 +78,9 @@ func (w *writer) end() error {
 	}
 	key := w.key(part)
 	etag, err := w.bucket.put(w.ctx, key, w.file.Bytes(), trailer)
+	if err == nil {
+		err = w.bucket.refuses(w.ctx, key, w.file.Bytes(), trailer)
+	}
 	if err != nil {
 		return err
 	}
@@ -90,19 +94,19 @@ func (w *writer) key(part int) string {
 	return w.bucket.key(w.slice.folder() + "/" + w.slice.file(part))
 }
 
-// again reports whether a file has these rows and no others, of a run that came no further.
-func (w *writer) again(trailer Trailer) bool {
+// again is the key of a file that has these rows and no others, of a run that came no further; empty:
+// there is none.
+func (w *writer) again(trailer Trailer) string {
 	if w.header.Repeats {
-		return false
+		return ""
 	}
 	for i := len(w.there) - 1; i >= max(0, len(w.there)-sameAs); i-- {
 		key := w.key(w.there[i].part)
 		if there, err := w.bucket.says(w.ctx, key, w.there[i].etag); err == nil && there == trailer {
-			w.name = w.bucket.url(key)
-			return true
+			return key
 		}
 	}
-	return false
+	return ""
 }
 
 // sums are those of an object's bytes.
@@ -127,10 +131,7 @@ func (s sums) compare(head *s3.HeadObjectOutput) error {
 // put makes an object if there is none of its name, and compares it with what was sent.
 func (b *Bucket) put(ctx context.Context, key string, body []byte, trailer Trailer) (etag string, err error) {
 	sums := sumsOf(body)
-	_, err = b.client.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &b.place.Bucket, Key: &key, Body: bytes.NewReader(body), ContentType: aws.String(contentType), IfNoneMatch: aws.String("*"), ChecksumSHA256: &sums.sha256,
-		Metadata: map[string]string{metaRows: strconv.Itoa(trailer.Rows), metaSum: trailer.SHA256, metaObject: sums.sha256, metaMD5: sums.md5},
-	})
+	err = b.write(ctx, key, body, sums, trailer)
 	exists := status(err) == http.StatusPreconditionFailed // perhaps by this request, and its first answer was lost
 	if err != nil && !exists {
 		return "", b.failure(err)
@@ -151,4 +152,31 @@ func (b *Bucket) put(ctx context.Context, key string, body []byte, trailer Trail
 		return "", fmt.Errorf("%s appeared while its rows were on the way, and is another one: %w", b.url(key), err)
 	}
 	return "", fmt.Errorf("look at %s again: %w", b.url(key), err)
+}
+
+func (b *Bucket) write(ctx context.Context, key string, body []byte, sums sums, trailer Trailer) error {
+	_, err := b.client.PutObject(ctx, &s3.PutObjectInput{
+		Bucket: &b.place.Bucket, Key: &key, Body: bytes.NewReader(body), ContentType: aws.String(contentType), IfNoneMatch: aws.String("*"), ChecksumSHA256: &sums.sha256,
+		Metadata: map[string]string{metaRows: strconv.Itoa(trailer.Rows), metaSum: trailer.SHA256, metaObject: sums.sha256, metaMD5: sums.md5},
+	})
+	return err
+}
+
+// refuses finds out, once, whether the store refuses to write over an object that is there. One that takes no
+// notice of the condition has the same rows in the object afterwards.
+func (b *Bucket) refuses(ctx context.Context, key string, body []byte, trailer Trailer) error {
+	if b.keeps {
+		return nil
+	}
+	err := b.write(ctx, key, body, sumsOf(body), trailer)
+	switch answer := status(err); {
+	case err == nil:
+		return &Refusal{Err: errors.New("PutObject: the store wrote over an object, on the condition that there is none"), Hint: needsCondition}
+	case answer == http.StatusPreconditionFailed:
+		b.keeps = true
+		return nil
+	case answer == http.StatusForbidden, answer == http.StatusConflict: // the object is locked, and says nothing of others
+		return nil
+	}
+	return b.failure(err)
 }

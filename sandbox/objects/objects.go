@@ -34,6 +34,7 @@ const (
 	NoSums         // nor an ETag that says something
 	Unknown        // 501: a store that does not know the operation
 	Conflict       // 409
+	Over           // it is written over what is there, as by a store that does not look at the condition
 )
 
 // Request is what a fault is decided by.
@@ -165,7 +166,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Conflict:
 		refuse(w, http.StatusConflict, "ConditionalRequestConflict", "The conditional request cannot succeed due to a conflicting operation.")
 		return
-	case None, Lost, WrongSum, NoSum, NoSums:
+	case None, Lost, WrongSum, NoSum, NoSums, Over:
 	}
 	switch {
 	case bucket != s.Bucket:
@@ -230,7 +231,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request, op, key string, bo
 	case "ListObjectsV2":
 		s.list(w, q.Get("prefix"), q.Get("continuation-token"))
 	case "PutObject":
-		s.store(w, r, key, body)
+		s.store(w, r, key, body, fault)
 	case "HeadObject":
 		s.show(w, key, fault)
 	default:
@@ -238,11 +239,11 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request, op, key string, bo
 	}
 }
 
-func (s *Store) store(w http.ResponseWriter, r *http.Request, key string, body []byte) {
+func (s *Store) store(w http.ResponseWriter, r *http.Request, key string, body []byte, fault Fault) {
 	switch _, there := s.objects[key]; {
 	case r.Header.Get("If-None-Match") != "*" || r.Header.Get("X-Amz-Checksum-Sha256") == "":
 		refuse(w, http.StatusBadRequest, "InvalidRequest", "an export is written with a condition and a checksum")
-	case there:
+	case there && fault != Over:
 		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold")
 	default:
 		meta := http.Header{}
