@@ -147,19 +147,20 @@ func (p *partition) round(q *queue, items []item, beside *probe) error {
 }
 
 // transaction waits for a connection and begins a transaction. end rolls back what was not committed, and
-// frees the connection. An attempt beside a probe has the connection made for it.
+// frees the connection. An attempt beside a probe has the connection made for it, and no parallel workers,
+// see lost.go.
 func (p *partition) transaction(beside *probe) (tx pgx.Tx, w *wait, end func(), err error) {
 	select {
 	case p.c.connections <- struct{}{}:
 	case <-p.ctx.Done():
 		return nil, nil, nil, context.Cause(p.ctx)
 	}
-	db := p.c.cfg.DB
+	db, how := p.c.cfg.DB, pgx.TxOptions{}
 	if beside != nil {
-		db = beside.round
+		db, how = beside.round, pgx.TxOptions{BeginQuery: "begin; SET LOCAL max_parallel_workers_per_gather = 0"}
 	}
 	w = p.timed("begin a transaction")
-	if tx, err = db.Begin(p.ctx); err != nil {
+	if tx, err = db.BeginTx(p.ctx, how); err != nil {
 		w.end()
 		<-p.c.connections
 		return nil, nil, nil, fmt.Errorf("begin: %w", err)

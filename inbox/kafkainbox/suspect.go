@@ -130,7 +130,7 @@ func (p *partition) guarded(q *queue, items []item) error {
 		items[0].lost = time.Since(began)
 		failed = p.judged(w, gone)
 	}
-	if failed == nil {
+	if failed == nil && p.opened.suspects.Load() > 0 { // a record that is watched need not be of a suspect partition
 		p.opened.suspects.Add(-1)
 	}
 	q.returned.times++ // whatever came of it
