@@ -114,8 +114,10 @@ type Events struct {
 	DeadLetter func(*RecordError)
 
 	// Trouble is what is tried again without end: the database or the brokers do not answer, or
-	// another transaction was in the way.
+	// another transaction was in the way. A WaitError is a partition that waits for an answer; Waited
+	// is called when it goes on, with the time that it waited.
 	Trouble func(error)
+	Waited  func(topic string, partition int32, took time.Duration)
 }
 
 // Round is one committed transaction.

@@ -125,7 +125,7 @@ func (c *Consumer) sessions(ctx context.Context, session func(context.Context) e
 	for failures := 1; ; failures++ {
 		began := time.Now()
 		err := session(ctx)
-		if !errors.Is(err, errSetBack) && !errors.Is(err, errGone) && !errors.Is(err, errPassed) {
+		if !errors.Is(err, errSetBack) && !errors.Is(err, errGone) && !errors.Is(err, errPassed) && !errors.Is(err, errLeftOut) {
 			return err
 		}
 		if time.Since(began) > c.cfg.Retry.Max {
@@ -281,10 +281,14 @@ func (c *Consumer) take(fetches kgo.Fetches) {
 	fetches.EachTopic(func(topic kgo.FetchTopic) {
 		for _, f := range topic.Partitions {
 			if f.Err != nil && !errors.Is(f.Err, context.Canceled) && !errors.Is(f.Err, kgo.ErrClientClosed) {
-				c.trouble(context.Background(), fmt.Errorf("fetch topic %s, partition %d: %w", topic.Topic, f.Partition, f.Err))
+				c.trouble(context.Background(), fetchError(topic.Topic, f.Partition, f.Err))
 			}
 			if errors.Is(f.Err, kerr.UnknownTopicID) {
 				c.endSession(errGone)
+			}
+			var large *kgo.ErrDecompressTooLarge
+			if errors.As(f.Err, &large) { // the client does not read on
+				c.endSession(fmt.Errorf("topic %s, partition %d: %w; set kgo.MaxDecompressBatchBytes in Config.Kafka", topic.Topic, f.Partition, f.Err))
 			}
 			p := c.partition(topic.Topic, f.Partition)
 			if p != nil && len(f.Records) > 0 && p.add(topic.TopicID, &f) {
@@ -303,6 +307,17 @@ func (c *Consumer) take(fetches kgo.Fetches) {
 			}
 		}
 	}
+}
+
+// fetchError names what the client tells an error of: a partition, a topic, or the group.
+func fetchError(topic string, number int32, err error) error {
+	switch {
+	case topic == "":
+		return fmt.Errorf("consume: %w", err)
+	case number < 0:
+		return fmt.Errorf("fetch topic %s: %w", topic, err)
+	}
+	return fmt.Errorf("fetch topic %s, partition %d: %w", topic, number, err)
 }
 
 func (c *Consumer) partition(topic string, number int32) *partition {

@@ -68,6 +68,8 @@ func (p *partition) setAside(q *queue, it item, why *RecordError) bool {
 // produce sends a dead letter. The client gets its producer id before: one that is refused it while it
 // loads the topic would never answer (franz-go 1.22.3).
 func (p *partition) produce(letter *kgo.Record) error {
+	w := p.timed("send dead letter to topic " + letter.Topic) // the client tries again without end
+	defer w.end()
 	if _, _, err := p.c.client.ProducerID(p.ctx); err != nil {
 		return err
 	}
@@ -92,11 +94,12 @@ func (p *partition) bury(q *queue, it item) error {
 	if it.key.IsZero() && !p.c.cfg.Offsets {
 		return nil
 	}
-	tx, end, err := p.transaction(p.c.cfg.DB)
+	tx, w, end, err := p.transaction(nil)
 	if err != nil {
 		return err
 	}
 	defer end()
+	w.next("mark as dead")
 	if p.c.cfg.Offsets {
 		err = p.move(tx, []item{it})
 	} else if err = p.there(tx, q.lastKey()); err == nil {

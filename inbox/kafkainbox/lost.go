@@ -19,6 +19,8 @@ import (
 // for a minute at most, because a dead network is noticed late.
 // The attempt counts if the probe answers behind it. It also counts if the probe has the server's
 // notice that another process crashed and the attempt's own connection has none: its process crashed.
+// The crash of a parallel worker leaves all connections the same notice, without its process id, as that
+// of another client does. So an attempt beside a probe has no parallel workers, and crashes on its own.
 const (
 	watchLosses = 3           // from so many losses on a round's records are handled alone, and watched
 	lossGrace   = time.Second // after which an outage has taken the probe, too

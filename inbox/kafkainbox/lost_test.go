@@ -171,6 +171,9 @@ func TestLost_IsTheRecordsFaultByWhatOtherConnectionsSee(t *testing.T) {
 			if err := p.guarded(q, items); err != nil {
 				t.Errorf("without a loss: %v", err)
 			}
+			if n := p.opened.suspects.Load(); n != 0 {
+				t.Errorf("%d records are suspect, of a partition that is not", n)
+			}
 			p.c.cfg.DB.Close()
 			closed := make(chan struct{})
 			go func() { s.served.Wait(); close(closed) }()

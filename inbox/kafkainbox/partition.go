@@ -111,7 +111,7 @@ func (q *queue) claimed(it item) {
 }
 
 func newPartition(c *Consumer, topic string, number int32) *partition {
-	p := &partition{c: c, topic: topic, number: number, stopping: make(chan struct{}), ended: make(chan struct{}), tracker: newTracker(), stored: progress{next: -1}, source: source{unread: -1}}
+	p := &partition{c: c, topic: topic, number: number, stopping: make(chan struct{}), ended: make(chan struct{}), tracker: newTracker(), stored: progress{next: -1}, source: source{unread: -1, still: still{assigned: time.Now(), start: -1, unread: -1}}}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	for range c.cfg.Parallel {
 		p.queues = append(p.queues, &queue{wake: make(chan struct{}, 1)})

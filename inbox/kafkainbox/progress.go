@@ -61,6 +61,8 @@ func compile(schema string) statements {
 
 // load reads the progress of a partition; next is -1 where there is none.
 func (c *Consumer) load(ctx context.Context, topic string, number int32) (progress, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitLimit) // it waits for no row, but for a table that is altered, or for a dead network
+	defer cancel()
 	since := progress{next: -1, epoch: -1}
 	err := c.cfg.DB.QueryRow(ctx, c.sql.load, c.cfg.Consumer, topic, number).Scan(&since.next, &since.at, &since.id)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
@@ -95,6 +97,9 @@ var errSetBack = errors.New("the database lacks what was committed to it; beginn
 func (c *Consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	for failures := 1; ; failures++ {
 		err := c.adjustNow(ctx, offsets)
+		if err == nil {
+			c.leftOut(offsets)
+		}
 		if err == nil || ctx.Err() != nil {
 			return offsets, err
 		}
@@ -107,6 +112,8 @@ func (c *Consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.
 }
 
 func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
+	ctx, cancel := context.WithTimeout(ctx, commitLimit)
+	defer cancel()
 	var topic string
 	var number int32
 	var next int64
@@ -279,41 +286,69 @@ func (c *Consumer) commit(ctx context.Context, news []told) (bool, error) {
 }
 
 // lookAtEnds moves the clocks of partitions that are read to their ends. Without it one partition
-// that gets no records would have all keys kept for ever.
+// that gets no records would have all keys kept for ever. And it tells of those that are not read to
+// their ends, and get nothing.
 func (c *Consumer) lookAtEnds(ctx context.Context) {
-	idle := map[string][]*partition{}
+	c.tellUnplaced(ctx, time.Now())
+	var idle, unread []*partition
 	for _, p := range c.owned() {
 		if p.waits() {
-			idle[p.topic] = append(idle[p.topic], p)
+			idle = append(idle, p)
+			if p.isUnread() {
+				unread = append(unread, p)
+			}
 		}
 	}
-	if len(idle) == 0 {
+	c.offsets(ctx, -2, unread, func(p *partition, start int64) { p.startsAt(start) })
+	at := time.Now() // before the brokers look
+	c.offsets(ctx, -1, idle, func(p *partition, end int64) {
+		p.drained(end, at)
+		c.tellStanding(ctx, p, end, at)
+	})
+}
+
+// offsets asks for the ends (-1) or the beginnings (-2) of partitions. Without an answer the clock
+// stays, which keeps keys longer.
+func (c *Consumer) offsets(ctx context.Context, which int64, partitions []*partition, use func(p *partition, offset int64)) {
+	if len(partitions) == 0 {
 		return
+	}
+	of := map[string][]kmsg.ListOffsetsRequestTopicPartition{}
+	for _, p := range partitions {
+		one := kmsg.NewListOffsetsRequestTopicPartition()
+		one.Partition, one.Timestamp = p.number, which
+		of[p.topic] = append(of[p.topic], one)
 	}
 	request := kmsg.NewPtrListOffsetsRequest()
 	request.ReplicaID, request.IsolationLevel = -1, 1 // read committed
-	for topic, partitions := range idle {
-		asked := kmsg.NewListOffsetsRequestTopic()
-		asked.Topic = topic
-		for _, p := range partitions {
-			one := kmsg.NewListOffsetsRequestTopicPartition()
-			one.Partition, one.Timestamp = p.number, -1
-			asked.Partitions = append(asked.Partitions, one)
-		}
-		request.Topics = append(request.Topics, asked)
+	for topic, asked := range of {
+		one := kmsg.NewListOffsetsRequestTopic()
+		one.Topic, one.Partitions = topic, asked
+		request.Topics = append(request.Topics, one)
 	}
-	at := time.Now() // before the brokers look
-	ctx, cancel := context.WithTimeout(ctx, commitLimit)
+	within, cancel := context.WithTimeout(ctx, commitLimit)
 	defer cancel()
-	for _, shard := range c.client.RequestSharded(ctx, request) {
-		response, ok := shard.Resp.(*kmsg.ListOffsetsResponse)
-		if shard.Err != nil || !ok {
-			continue // no answer: the clock stays, which keeps keys longer
+	answer := func(topic string, number int32, offset int64, err error) {
+		p := c.partition(topic, number)
+		switch {
+		case p == nil:
+		case err != nil:
+			c.trouble(ctx, fmt.Errorf("topic %s, partition %d: look at its offsets: %w", topic, number, err))
+		default:
+			use(p, offset)
 		}
-		for _, topic := range response.Topics {
-			for _, end := range topic.Partitions {
-				if p := c.partition(topic.Topic, end.Partition); p != nil && end.ErrorCode == 0 {
-					p.drained(end.Offset, at)
+	}
+	for _, shard := range c.client.RequestSharded(within, request) {
+		if response, ok := shard.Resp.(*kmsg.ListOffsetsResponse); ok && shard.Err == nil {
+			for _, topic := range response.Topics {
+				for _, p := range topic.Partitions {
+					answer(topic.Topic, p.Partition, p.Offset, kerr.ErrorForCode(p.ErrorCode))
+				}
+			}
+		} else if asked, ok := shard.Req.(*kmsg.ListOffsetsRequest); ok {
+			for _, topic := range asked.Topics {
+				for _, p := range topic.Partitions {
+					answer(topic.Topic, p.Partition, -1, shard.Err)
 				}
 			}
 		}

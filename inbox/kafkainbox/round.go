@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox"
@@ -109,18 +108,20 @@ func (p *partition) refused(it item, attempts int, err error) *RecordError {
 }
 
 // round claims the keys of the items and handles those that are fresh, in one transaction.
-func (p *partition) round(q *queue, items []item, db *pgxpool.Pool) error {
+func (p *partition) round(q *queue, items []item, beside *probe) error {
 	began := time.Now()
-	tx, end, err := p.transaction(db)
+	tx, w, end, err := p.transaction(beside)
 	if err != nil {
 		return err
 	}
 	defer end()
+	w.next("claim")
 	records, last, err := p.claim(q, tx, items)
 	if err != nil {
 		return err
 	}
 	if len(records) > 0 {
+		w.next("")
 		err := p.call(tx, records)
 		if err == nil {
 			err = givenBack(tx)
@@ -129,6 +130,7 @@ func (p *partition) round(q *queue, items []item, db *pgxpool.Pool) error {
 			return ofConnection(tx, err)
 		}
 	}
+	w.next("commit")
 	if err := ofCommit(tx.Commit(p.ctx)); err != nil {
 		return err
 	}
@@ -145,18 +147,28 @@ func (p *partition) round(q *queue, items []item, db *pgxpool.Pool) error {
 }
 
 // transaction waits for a connection and begins a transaction. end rolls back what was not committed, and
-// frees the connection.
-func (p *partition) transaction(db *pgxpool.Pool) (tx pgx.Tx, end func(), err error) {
+// frees the connection. An attempt beside a probe has the connection made for it, and no parallel workers,
+// see lost.go.
+func (p *partition) transaction(beside *probe) (tx pgx.Tx, w *wait, end func(), err error) {
 	select {
 	case p.c.connections <- struct{}{}:
 	case <-p.ctx.Done():
-		return nil, nil, context.Cause(p.ctx)
+		return nil, nil, nil, context.Cause(p.ctx)
 	}
-	if tx, err = db.Begin(p.ctx); err != nil {
+	db, how := p.c.cfg.DB, pgx.TxOptions{}
+	if beside != nil {
+		db, how = beside.round, pgx.TxOptions{BeginQuery: "begin; SET LOCAL max_parallel_workers_per_gather = 0"}
+	}
+	w = p.timed("begin a transaction")
+	if tx, err = db.BeginTx(p.ctx, how); err != nil {
+		w.end()
 		<-p.c.connections
-		return nil, nil, fmt.Errorf("begin: %w", err)
+		return nil, nil, nil, fmt.Errorf("begin: %w", err)
 	}
-	return tx, func() {
+	w.in(tx.Conn())
+	return tx, w, func() {
+		defer w.end()
+		w.next("end the transaction")
 		_ = tx.Rollback(context.WithoutCancel(p.ctx)) // of a committed transaction it does nothing
 		<-p.c.connections
 	}, nil

@@ -9,6 +9,7 @@ type source struct {
 	id     pgtype.UUID // id of the topic that the records are of, where the brokers tell it
 	unread int64       // offset before which nothing is left to be read; -1: not known
 	wrong  error       // why records from here on cannot be handled
+	still  still
 }
 
 // examine finds out whether records that were fetched continue what was read before. Start is

@@ -30,7 +30,7 @@ func (p *partition) begin(at time.Time) bool {
 		var starts int
 		var next int64
 		var topic pgtype.UUID
-		err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.begin, p.c.cfg.Consumer, p.topic, p.number, p.lowest(), at, p.topicID()).Scan(&starts, &next, &topic)
+		err := p.writeStart(at, &starts, &next, &topic)
 		if err == nil {
 			if other := p.meets(topic); other != nil {
 				p.c.endSession(other)
@@ -53,17 +53,32 @@ func (p *partition) begin(at time.Time) bool {
 	return true
 }
 
+// writeStart waits for the row of the progress where the transaction of another owner has it.
+func (p *partition) writeStart(at time.Time, into ...any) error {
+	w := p.timed("write progress")
+	defer w.end()
+	conn, err := p.c.cfg.DB.Acquire(p.ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	w.in(conn.Conn())
+	return conn.QueryRow(p.ctx, p.c.sql.begin, p.c.cfg.Consumer, p.topic, p.number, p.lowest(), at, p.topicID()).Scan(into...)
+}
+
 // handleAlone handles items one by one, except those that are known to be done.
 func (p *partition) handleAlone(q *queue, items []item) bool {
 	known := make([]bool, len(items))
 	if !p.c.cfg.Offsets {
 		// Without an answer each is tried.
-		if tx, err := p.c.cfg.DB.Begin(p.ctx); err == nil {
-			if found, err := p.c.box.Known(p.ctx, pgxinbox.Tx(tx), keysOf(items)); err == nil {
+		ctx, cancel := context.WithTimeout(p.ctx, commitLimit)
+		if tx, err := p.c.cfg.DB.Begin(ctx); err == nil {
+			if found, err := p.c.box.Known(ctx, pgxinbox.Tx(tx), keysOf(items)); err == nil {
 				known = found
 			}
 			_ = tx.Rollback(context.WithoutCancel(p.ctx))
 		}
+		cancel()
 	}
 	for i := range items {
 		if known[i] {
@@ -81,7 +96,7 @@ func (p *partition) handleAlone(q *queue, items []item) bool {
 // it lasts.
 func (p *partition) guarded(q *queue, items []item) error {
 	if p.opened.suspects.Load() <= 0 && !items[0].watched || len(items) > 1 {
-		return p.round(q, items, p.c.cfg.DB)
+		return p.round(q, items, nil)
 	}
 	select {
 	case p.c.suspect <- struct{}{}:
@@ -99,24 +114,23 @@ func (p *partition) guarded(q *queue, items []item) error {
 	if q.returned.times > 0 {
 		_ = p.cameBack(q) // else another process takes them for ends of this one
 	}
-	if err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.try, p.c.cfg.Consumer, p.topic, p.number, offset, crashTries).Scan(&tries); err != nil {
+	wait := p.timed("write the attempt")
+	err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.try, p.c.cfg.Consumer, p.topic, p.number, offset, crashTries).Scan(&tries)
+	wait.end()
+	if err != nil {
 		return progressError("write", err)
 	}
 	if tries-q.returned.times > crashTries {
 		return &CrashError{Times: crashTries}
 	}
-	db := p.c.cfg.DB
-	if w != nil {
-		db = w.round
-	}
 	began := time.Now()
-	failed := p.round(q, items, db)
+	failed := p.round(q, items, w)
 	items[0].lost = 0
 	if gone := (*lostError)(nil); errors.As(failed, &gone) {
 		items[0].lost = time.Since(began)
 		failed = p.judged(w, gone)
 	}
-	if failed == nil {
+	if failed == nil && p.opened.suspects.Load() > 0 { // a record that is watched need not be of a suspect partition
 		p.opened.suspects.Add(-1)
 	}
 	q.returned.times++ // whatever came of it
@@ -128,6 +142,8 @@ func (p *partition) guarded(q *queue, items []item) error {
 
 // cameBack has the database count no attempt at a record.
 func (p *partition) cameBack(q *queue) error {
+	w := p.timed("delete the attempt")
+	defer w.end()
 	_, err := p.c.cfg.DB.Exec(context.WithoutCancel(p.ctx), p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, q.returned.offset)
 	if err == nil {
 		q.returned.times = 0

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -40,6 +41,7 @@ type child struct {
 	Parallel                   int
 	Offsets                    bool
 	Killer                     string // id of a record at which the process ends
+	Frozen                     string // id of a record at which the process stops, with its effect not committed
 	Redis                      string // address of one that has hints
 	Payload                    bool   // records are those of a relay
 	Round                      int    // events of a round; 0: 20
@@ -83,6 +85,12 @@ func runChild() {
 			effect = journalPayload
 		}
 		err := effect(ctx, tx, r)
+		if c.Frozen != "" && header(r, "id") == c.Frozen {
+			continued := make(chan os.Signal, 1)
+			signal.Notify(continued, syscall.SIGCONT)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			<-continued // the threads stop a moment after the call
+		}
 		c.pass("handled")
 		return err
 	}

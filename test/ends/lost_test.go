@@ -20,6 +20,7 @@ import (
 
 const (
 	endsItsConnection = "SELECT pg_terminate_backend(pg_backend_pid())"
+	crashesItsWorker  = "SELECT crashes()"                           // see below
 	crashesItsServer  = "COPY (SELECT 1) TO PROGRAM 'kill -9 $PPID'" // the shell's parent is the server's process
 )
 
@@ -33,11 +34,12 @@ func TestPoison_ThatEndsItsConnectionIsFound(t *testing.T) {
 		"at its commit": {way: "one at a time", atCommit: endsItsConnection, want: "another one stays: SQLSTATE 57P01"},
 		"time limit":    {way: "one at a time", statement: "SELECT pg_sleep(60)", want: "another one stays: SQLSTATE 25P04"}, // since PostgreSQL 17
 		"crash":         {way: "one at a time", statement: crashesItsServer, want: "the database server crashes whenever"},
+		"worker":        {way: "one at a time", statement: crashesItsWorker, want: "the database server crashes whenever"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := harness.Postgres(t, "18")
-			if name == "crash" {
+			if name == "crash" || name == "worker" {
 				db = harness.OwnPostgres(t, sandbox.PostgresOptions{})
 			}
 			s := newShop(t, db, harness.Kfake(t, sandbox.KafkaOptions{}), 2)
@@ -45,6 +47,10 @@ func TestPoison_ThatEndsItsConnectionIsFound(t *testing.T) {
 			s.brokers.CreateTopic(t, letters, 1)
 			s.produce(t, 60, 5)
 			killer := header(s.past[25], "id")
+			if name == "worker" { // whose crash leaves the notice that the process of another client does
+				db.Exec(t, "CREATE FUNCTION crashes() RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS $f$BEGIN "+crashesItsServer+"; RETURN 1; END$f$")
+				db.Exec(t, "ALTER DATABASE "+pgx.Identifier{harness.Query[string](t, db, "SELECT current_database()")}.Sanitize()+" SET "+harness.Query[string](t, db, "SELECT name FROM pg_settings WHERE name IN ('debug_parallel_query', 'force_parallel_mode')")+" = on")
+			}
 			if c.atCommit != "" {
 				db.Exec(t, "CREATE FUNCTION ends() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END'")
 				db.Exec(t, "CREATE CONSTRAINT TRIGGER ends AFTER INSERT ON journal DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.event = '"+killer+"') EXECUTE FUNCTION ends()")

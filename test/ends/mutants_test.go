@@ -107,6 +107,22 @@ var mutants = []mutant{
 	{"a crash of the server counts whoever's process it was", [][3]string{
 		{"inbox/kafkainbox/lost.go", "w == nil || w.bystander.Load() || ", "w == nil || "},
 	}, "../../inbox/kafkainbox", "TestLost_IsTheRecordsFaultByWhatOtherConnectionsSee"},
+	{"a crash of the attempt's own parallel worker is that of another client", [][3]string{
+		{"inbox/kafkainbox/round.go", "begin; SET LOCAL max_parallel_workers_per_gather = 0", "begin"},
+	}, ".", "TestPoison_ThatEndsItsConnectionIsFound/worker"},
+	{"a record that is watched makes its partition less than not suspect", [][3]string{
+		{"inbox/kafkainbox/suspect.go", "failed == nil && p.opened.suspects.Load() > 0 {", "failed == nil {"},
+	}, "../../inbox/kafkainbox", "TestLost_IsTheRecordsFaultByWhatOtherConnectionsSee"},
+	{"a lock that a frozen member holds is waited for in silence", [][3]string{
+		{"inbox/kafkainbox/waiting.go", "time.AfterFunc(waitAfter, w.report)", "time.AfterFunc(waitAfter*1000, w.report)"},
+		{"inbox/kafkainbox/waiting.go", "	w.timer.Reset(waitAfter)\n", "	w.timer.Reset(waitAfter * 1000)\n"},
+	}, ".", "TestFrozen_MemberHoldsLocksAndIsTold/one_at_a_time_terminated"},
+	{"a partition whose offset was refused is left out", [][3]string{
+		{"inbox/kafkainbox/standstill.go", "left = !is && p.source.still.offset == unplaced\n", "left = !is && p.source.still.offset == unplaced && p == nil\n"},
+	}, ".", "TestConsumer_ReadsAPartitionWhoseOffsetWasRefused/one_at_a_time_TOPIC_AUTHORIZATION_FAILED"},
+	{"fetches that fail are silent", [][3]string{
+		{"inbox/kafkainbox/standstill.go", "p.stands(end, now); since > 0 {", "p.stands(end, now); since > 1<<62 {"},
+	}, ".", "TestConsumer_TellsOfAPartitionThatStandsStill/fetches_that_fail"},
 	{"attempts that came back are left in the database", [][3]string{
 		{"inbox/kafkainbox/suspect.go", "	if q.returned.times > 0 {\n", "	if q.returned.times > 0 && p == nil {\n"},
 	}, "../../inbox/kafkainbox", "TestGuarded_DeletesTheRowOfAnAttemptThatCameBackLater"},
