@@ -198,7 +198,7 @@ func (s *shop) kill(t *testing.T, ctx context.Context, p *relaytest.Pipeline) (k
 func (s *shop) repeats(t *testing.T) int {
 	t.Helper()
 	ids := map[string]bool{}
-	records := s.brokers.Read(t, s.topic)
+	records := s.brokers.ReadUncommitted(t, s.topic)
 	for _, r := range records {
 		ids[header(r, "id")] = true
 	}

@@ -275,3 +275,15 @@ func (b *Brokers) Read(t testing.TB, topics ...string) []*kgo.Record {
 	}
 	return records
 }
+
+// ReadUncommitted is Read with the records of aborted transactions and of open ones.
+func (b *Brokers) ReadUncommitted(t testing.TB, topics ...string) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	records, err := sandbox.ReadTopics(ctx, b.Addrs, topics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
