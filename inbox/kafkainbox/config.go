@@ -34,7 +34,8 @@ type Config struct {
 
 	// Handle does the work of a record, in the transaction. An error, a panic, a statement that
 	// failed and rows that are left open roll it back. The transaction is neither committed nor
-	// rolled back by the handler; savepoints (tx.Begin) are the handler's own.
+	// rolled back by the handler; savepoints (tx.Begin) are the handler's own. So are the fields of the
+	// record; the bytes that they point to stay as they are.
 	Handle func(ctx context.Context, tx pgx.Tx, record *kgo.Record) error
 
 	// HandleRound is Handle for all records of a round at once, for statements in bulk; see

@@ -308,7 +308,7 @@ func TestQueue_PullsRoundsWithinTheirBounds(t *testing.T) {
 	q := &queue{wake: make(chan struct{}, 1)}
 	var items []item
 	for i := range 10 {
-		items = append(items, item{record: &kgo.Record{Offset: int64(i), Value: make([]byte, 100*(i%4)+1)}})
+		items = append(items, item{record: &kgo.Record{Offset: int64(i)}, size: 100*(i%4) + 1})
 	}
 	q.push(items)
 	var rounds []int

@@ -61,6 +61,7 @@ type progress struct {
 type item struct {
 	record *kgo.Record
 	place  uint64 // in the tracker
+	size   int    // of the record, as it was read
 	key    inbox.Key
 	at     time.Time // of the key
 	err    error     // why it cannot be handled
@@ -136,12 +137,13 @@ func (p *partition) add(topic [16]byte, fetched *kgo.FetchPartition) (full bool)
 			continue
 		}
 		p.queued++
-		p.bytes += len(r.Value)
+		bytes := len(r.Value)
+		p.bytes += bytes
 		q := 0
 		if len(sorted) > 1 {
 			q = int(maphash.Bytes(seed, r.Key) % uint64(len(sorted)))
 		}
-		sorted[q] = append(sorted[q], item{record: r, place: at, err: p.source.wrong})
+		sorted[q] = append(sorted[q], item{record: r, place: at, size: bytes, err: p.source.wrong})
 	}
 	full = p.queued > 8*p.c.cfg.RoundEvents || p.bytes > 8*p.c.cfg.RoundBytes
 	p.paused = p.paused || full
@@ -170,7 +172,7 @@ func (q *queue) pull(events, bytes int) []item {
 	defer q.mu.Unlock()
 	n := 0
 	for size := 0; n < len(q.items) && n < events; n++ {
-		if size += len(q.items[n].record.Value); n > 0 && size > bytes {
+		if size += q.items[n].size; n > 0 && size > bytes {
 			break
 		}
 	}
@@ -298,7 +300,7 @@ func (p *partition) finish(items []item) {
 	for _, it := range items {
 		p.tracker.done(it.place)
 		p.queued--
-		p.bytes -= len(it.record.Value)
+		p.bytes -= it.size
 	}
 	resume := p.paused && p.roomy()
 	if resume {

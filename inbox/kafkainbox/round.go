@@ -116,13 +116,13 @@ func (p *partition) round(q *queue, items []item, beside *probe) error {
 	}
 	defer end()
 	w.next("claim")
-	records, last, err := p.claim(q, tx, items)
+	fresh, last, err := p.claim(q, tx, items)
 	if err != nil {
 		return err
 	}
-	if len(records) > 0 {
+	if len(fresh) > 0 {
 		w.next("")
-		err := p.call(tx, records)
+		err := p.call(tx, lent(fresh))
 		if err == nil {
 			err = givenBack(tx)
 		}
@@ -135,12 +135,12 @@ func (p *partition) round(q *queue, items []item, beside *probe) error {
 		return err
 	}
 	p.committed(q, items, last)
-	duplicates := len(items) - len(records)
+	duplicates := len(items) - len(fresh)
 	if p.c.cfg.Offsets {
 		duplicates = 0 // those are ends of transactions
 	}
 	p.c.rounded(Round{
-		Topic: p.topic, Partition: p.number, Handled: len(records), Duplicates: duplicates,
+		Topic: p.topic, Partition: p.number, Handled: len(fresh), Duplicates: duplicates,
 		LastTimestamp: items[len(items)-1].record.Timestamp, Took: time.Since(began),
 	})
 	return nil
@@ -174,11 +174,11 @@ func (p *partition) transaction(beside *probe) (tx pgx.Tx, w *wait, end func(), 
 	}, nil
 }
 
-// claim takes the items for this transaction, and returns the records to handle and the last item
+// claim takes the items for this transaction, and returns those to handle and the last item
 // whose key was nobody's; that has no key where there is none.
-func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, item, error) {
+func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]item, item, error) {
 	var last item
-	records := make([]*kgo.Record, 0, len(items))
+	mine := make([]item, 0, len(items))
 	if p.c.cfg.Offsets {
 		// The partition's other owner may have moved the offset between load, which says where
 		// fetching begins, and begin, which says where the first round does.
@@ -187,10 +187,10 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, ite
 		}
 		for i := range items {
 			if !items[i].record.Attrs.IsControl() {
-				records = append(records, items[i].record)
+				mine = append(mine, items[i])
 			}
 		}
-		return records, last, p.move(tx, items)
+		return mine, last, p.move(tx, items)
 	}
 	if err := p.there(tx, q.lastKey()); err != nil {
 		return nil, last, err
@@ -201,10 +201,10 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, ite
 	}
 	for i := range items {
 		if fresh[i] {
-			records, last = append(records, items[i].record), items[i]
+			mine, last = append(mine, items[i]), items[i]
 		}
 	}
-	return records, last, nil
+	return mine, last, nil
 }
 
 // committed remembers what a transaction has done for good.
@@ -287,6 +287,24 @@ func (p *partition) left(items []item) []item {
 	return items[n:]
 }
 
+// lent are copies of the items' records for a handler, which may change them: the next attempt and the
+// dead letter have them as they were read.
+func lent(items []item) []*kgo.Record {
+	n := 0
+	for i := range items {
+		n += len(items[i].record.Headers)
+	}
+	headers := make([]kgo.RecordHeader, 0, n)
+	copies, records := make([]kgo.Record, len(items)), make([]*kgo.Record, len(items))
+	for i := range items {
+		from := len(headers)
+		headers = append(headers, items[i].record.Headers...)
+		copies[i], records[i] = *items[i].record, &copies[i]
+		copies[i].Headers = headers[from:len(headers):len(headers)]
+	}
+	return records
+}
+
 // call runs the handler for records, each once.
 func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (err error) {
 	returned := false
@@ -297,12 +315,12 @@ func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (err error) {
 			p.c.endSession(fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, errExited))
 		}
 	}()
-	lent := handlersTx{tx}
+	theirs := handlersTx{tx}
 	if p.c.cfg.HandleRound != nil {
-		err = p.c.cfg.HandleRound(p.ctx, lent, records)
+		err = p.c.cfg.HandleRound(p.ctx, theirs, records)
 	} else {
 		for i := 0; i < len(records) && err == nil; i++ {
-			err = p.c.cfg.Handle(p.ctx, lent, records[i])
+			err = p.c.cfg.Handle(p.ctx, theirs, records[i])
 		}
 	}
 	returned = true
