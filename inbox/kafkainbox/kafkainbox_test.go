@@ -717,3 +717,22 @@ func TestConsumer_EndsForTheFirstReason(t *testing.T) {
 		t.Error(p.c.ending(), ended)
 	}
 }
+
+// What waits in memory is bounded by all of a record: headers may be larger than values.
+func TestAdd_CountsKeysAndHeaders(t *testing.T) {
+	for name, r := range map[string]*kgo.Record{
+		"value": {Value: make([]byte, 900)}, "key": {Key: make([]byte, 900)}, "header": {Headers: []kgo.RecordHeader{{Key: "trace", Value: make([]byte, 900)}}},
+	} {
+		p := testPartition(t, Config{RoundBytes: 1000})
+		full := false
+		for i := 0; i < 20 && !full; i++ {
+			full = p.add([16]byte{}, &kgo.FetchPartition{Records: []*kgo.Record{r}})
+		}
+		if !full {
+			t.Errorf("%s: 18 kB wait, and more are taken", name)
+		}
+		if n := len(p.queues[0].pull(500, 1000)); n != 1 {
+			t.Errorf("%s: a round of %d", name, n)
+		}
+	}
+}

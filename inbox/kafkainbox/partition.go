@@ -137,7 +137,7 @@ func (p *partition) add(topic [16]byte, fetched *kgo.FetchPartition) (full bool)
 			continue
 		}
 		p.queued++
-		bytes := len(r.Value)
+		bytes := size(r)
 		p.bytes += bytes
 		q := 0
 		if len(sorted) > 1 {
@@ -154,6 +154,15 @@ func (p *partition) add(topic [16]byte, fetched *kgo.FetchPartition) (full bool)
 		}
 	}
 	return full
+}
+
+// size is what a record takes in memory, about.
+func size(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return n
 }
 
 func (q *queue) push(items []item) {
