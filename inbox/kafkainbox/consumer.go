@@ -111,7 +111,7 @@ func New(cfg Config) (*Consumer, error) {
 // Where the database turns out to lack what was committed to it, because a standby took over that
 // had not got it, or a copy was restored, Run goes back in the topics to where the database is.
 // Where a topic is another one than before, or has lost records that were not read, Run returns a
-// TopicError or a LostError.
+// TopicError or a LostError; where a statement of the handler ended the transaction, a TransactionError.
 func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.awaitTables(ctx); err != nil || ctx.Err() != nil {
 		return err

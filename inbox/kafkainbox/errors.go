@@ -76,11 +76,34 @@ func (e *LostError) Error() string {
 		"compacted records, or what was handled before next was set back, have them sent again; then set next of the partition in inbox_progress to %d, and start again", e.Topic, e.Partition, e.Start, e.Next, e.Start)
 }
 
+// TransactionError is a round whose transaction a statement of the handler ended, such as a COMMIT.
+// Run returns it, so that no further record loses its effect: the claims of the round were committed
+// with it. Claims of records whose handler had not returned are taken back, so these are handled
+// again at the next start, and what the handler wrote for them before is there twice.
+type TransactionError struct {
+	Topic     string
+	Partition int32
+	Offset    int64 // of the record whose handler it was; with HandleRound of the first of the round
+	Last      int64 // offset of the last record of the round
+	Err       error // why claims could not be taken back; else nil
+}
+
+func (e *TransactionError) Error() string {
+	text := fmt.Sprintf("topic %s, partition %d, offset %d: the handler ended the transaction, by a statement such as COMMIT or ROLLBACK; have it return nil or an error instead, and start again", e.Topic, e.Partition, e.Offset)
+	if e.Err != nil {
+		text += fmt.Sprintf("; the records up to offset %d may be claimed without their effects, as the claims could not be taken back (%s)", e.Last, describe(e.Err))
+	}
+	return text
+}
+
+func (e *TransactionError) Unwrap() error { return e.Err }
+
 // final reports whether an error ends Run until a person has done something.
 func final(err error) bool {
 	var other *TopicError
 	var lost *LostError
-	return errors.As(err, &other) || errors.As(err, &lost)
+	var over *TransactionError
+	return errors.As(err, &other) || errors.As(err, &lost) || errors.As(err, &over)
 }
 
 // errGone is for a topic whose id the brokers do not know any more. A client asks for the id once.

@@ -547,7 +547,7 @@ func TestConsumer_EndsWithAHandlerThatExits(t *testing.T) {
 		}
 		ended := make(chan struct{})
 		p.c.again = func() { close(ended) }
-		go func() { _ = p.call(nil, []*kgo.Record{{}}) }()
+		go func() { _, _ = p.call(nil, []*kgo.Record{{}}) }()
 		select {
 		case <-ended:
 			if err := p.c.ending(); !errors.Is(err, errExited) || !strings.Contains(err.Error(), "topic t, partition 0") {

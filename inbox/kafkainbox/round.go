@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox"
@@ -122,7 +123,10 @@ func (p *partition) round(q *queue, items []item, beside *probe) error {
 	}
 	if len(fresh) > 0 {
 		w.next("")
-		err := p.call(tx, lent(fresh))
+		returned, err := p.call(tx, lent(fresh))
+		if over(tx) {
+			return p.takeBack(tx, fresh[returned:], items)
+		}
 		if err == nil {
 			err = givenBack(tx)
 		}
@@ -305,8 +309,8 @@ func lent(items []item) []*kgo.Record {
 	return records
 }
 
-// call runs the handler for records, each once.
-func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (err error) {
+// call runs the handler for records, each once, and returns for how many of them it has done all.
+func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (n int, err error) {
 	returned := false
 	defer func() {
 		if value := recover(); value != nil {
@@ -319,12 +323,41 @@ func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (err error) {
 	if p.c.cfg.HandleRound != nil {
 		err = p.c.cfg.HandleRound(p.ctx, theirs, records)
 	} else {
-		for i := 0; i < len(records) && err == nil; i++ {
-			err = p.c.cfg.Handle(p.ctx, theirs, records[i])
+		for ; n < len(records); n++ {
+			if err = p.c.cfg.Handle(p.ctx, theirs, records[n]); err != nil || over(tx) {
+				break
+			}
 		}
 	}
 	returned = true
-	return ofHandler(err)
+	return n, ofHandler(err)
+}
+
+// over reports whether a statement has ended the transaction, and left its connection.
+func over(tx pgx.Tx) bool {
+	return tx.Conn().PgConn().TxStatus() == 'I' && !tx.Conn().IsClosed()
+}
+
+// takeBack takes the claims of items back that were committed without their work, and returns why Run ends.
+func (p *partition) takeBack(tx pgx.Tx, left, round []item) error {
+	why := &TransactionError{Topic: p.topic, Partition: p.number, Offset: left[0].record.Offset, Last: round[len(round)-1].record.Offset}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), commitLimit)
+	defer cancel()
+	if p.c.cfg.Offsets {
+		_, why.Err = tx.Exec(ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, why.Last+1, why.Offset, time.Time{}, pgtype.UUID{})
+		return why
+	}
+	if _, why.Err = tx.Exec(ctx, "BEGIN"); why.Err != nil {
+		return why
+	}
+	for i := range left {
+		// A dead key is claimed again.
+		if why.Err = p.c.box.Bury(ctx, pgxinbox.Tx(tx), left[i].key); why.Err != nil {
+			return why
+		}
+	}
+	why.Err = tx.Commit(ctx)
+	return why
 }
 
 // givenBack returns an error for a transaction that cannot be committed as it comes from the handler.

@@ -129,6 +129,9 @@ var mutants = []mutant{
 	{"a consumer that stops waits as long as its group does", [][3]string{
 		{"inbox/kafkainbox/consumer.go", "time.AfterFunc(leaveLimit, release)", "time.AfterFunc(leaveLimit*100, release)"},
 	}, ".", "TestConsumer_StopsBesideAKilledMember/kfake"},
+	{"a handler may end the transaction by a statement", [][3]string{
+		{"inbox/kafkainbox/round.go", "		if over(tx) {\n", "		if over(tx) && p == nil {\n"},
+	}, ".", "TestHandler_ThatEndsTheTransactionLosesNothing/one_at_a_time_COMMIT"},
 	{"offsets wait for the clock", [][3]string{
 		{"inbox/kafkainbox/partition.go", "p.loaded && now.next >= 0 && now != p.stored", "p.loaded && now.next >= 0 && !now.at.IsZero() && now != p.stored"},
 	}, "../../inbox/kafkainbox", "TestReached_IsTheDatabasesUntilSomethingIsDone"},
