@@ -142,17 +142,23 @@ func (e *ConnectionError) Error() string {
 
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// PanicError is a panic of the handler.
+// PanicError is a panic of the handler, or of Config.Key.
 type PanicError struct {
 	Value any
 	Stack []byte
+
+	key bool // it was Config.Key
 }
 
 func (e *PanicError) Error() string {
-	if fault, ok := e.Value.(runtime.Error); ok {
-		return "the handler panicked: " + fault.Error()
+	who := "the handler"
+	if e.key {
+		who = "Config.Key"
 	}
-	return fmt.Sprintf("the handler panicked with a value of type %T", e.Value)
+	if fault, ok := e.Value.(runtime.Error); ok {
+		return who + " panicked: " + fault.Error()
+	}
+	return fmt.Sprintf("%s panicked with a value of type %T", who, e.Value)
 }
 
 // Permanent is an error that no further attempt can cure, such as a value that cannot be decoded:

@@ -736,3 +736,18 @@ func TestAdd_CountsKeysAndHeaders(t *testing.T) {
 		}
 	}
 }
+
+// A Config.Key that panics is the fault of its record: the process goes on, as with a handler.
+func TestAdmit_RefusesARecordWhoseKeyPanics(t *testing.T) {
+	p := testPartition(t, Config{Key: func(r *kgo.Record) (inbox.Key, error) {
+		return inbox.ByID(r.Topic, string(r.Headers[1].Value)), nil
+	}})
+	p.add([16]byte{}, fetched(0, 0))
+	var panicked *PanicError
+	if err := admitted(p)[0].err; blamed(err) != hopeless || !errors.As(err, &panicked) {
+		t.Fatal(err)
+	}
+	if text := describe(panicked); !strings.Contains(text, "Config.Key") || !strings.Contains(text, "index out of range") || len(panicked.Stack) == 0 {
+		t.Error(text)
+	}
+}

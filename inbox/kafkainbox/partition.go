@@ -292,7 +292,7 @@ func (p *partition) admit(it *item, at time.Time) {
 		it.err = &RewindError{Next: p.since.next, Since: since}
 		return
 	}
-	key, err := p.c.cfg.Key(it.record)
+	key, err := p.key(it.record)
 	if err == nil && key.IsZero() {
 		err = inbox.ErrNoKey
 	}

@@ -333,6 +333,16 @@ func (p *partition) call(tx pgx.Tx, records []*kgo.Record) (n int, err error) {
 	return n, ofHandler(err)
 }
 
+// key is what Config.Key makes of a record. A panic of it is an error, as one of the handler is.
+func (p *partition) key(r *kgo.Record) (key inbox.Key, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("key: %w", &PanicError{Value: value, Stack: debug.Stack(), key: true})
+		}
+	}()
+	return p.c.cfg.Key(r)
+}
+
 // over reports whether a statement has ended the transaction, and left its connection.
 func over(tx pgx.Tx) bool {
 	return tx.Conn().PgConn().TxStatus() == 'I' && !tx.Conn().IsClosed()
