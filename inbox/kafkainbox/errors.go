@@ -263,6 +263,10 @@ func transient(err error) bool {
 		switch code := server.Code; {
 		case code == "40001", code == "40P01", code == "25006", strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57P"):
 			return true
+		// A statement that this connection has not prepared, or has for a table that was altered: a pooler
+		// or a migration would have every record fail.
+		case code == "26000", code == "42P05", code == "0A000" && server.Routine == "RevalidateCachedQuery":
+			return true
 		}
 		return false
 	}
