@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cdc-relay/cdc-relay/inbox"
 )
 
 // RecordError is a record that could not be handled. Its text has neither key nor value, and of
@@ -184,7 +186,7 @@ var (
 
 // describe is an error without what may be data.
 func describe(err error) string {
-	for _, known := range []error{errHandlersTx, errOpen, errSwallowed, context.DeadlineExceeded, context.Canceled} {
+	for _, known := range []error{errHandlersTx, errOpen, errSwallowed, inbox.ErrNoKey, context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

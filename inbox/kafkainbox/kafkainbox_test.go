@@ -755,3 +755,20 @@ func TestAdmit_RefusesARecordWhoseKeyPanics(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// A dead letter and the log say what a record without a key lacks, also where Config.Key says so in words
+// of its own, whose text may have data.
+func TestAdmit_SaysThatARecordHasNoKey(t *testing.T) {
+	for name, key := range map[string]func(*kgo.Record) (inbox.Key, error){
+		"default": nil,
+		"zero":    func(*kgo.Record) (inbox.Key, error) { return inbox.Key{}, nil },
+		"wrapped": func(*kgo.Record) (inbox.Key, error) { return inbox.Key{}, fmt.Errorf("secret: %w", inbox.ErrNoKey) },
+	} {
+		p := testPartition(t, Config{Key: key})
+		it := item{record: &kgo.Record{Topic: "t"}}
+		p.admit(&it, time.Now())
+		if text := p.refused(it, 1, it.err).Error(); blamed(it.err) != hopeless || !strings.HasSuffix(text, "attempt 1: "+inbox.ErrNoKey.Error()) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
