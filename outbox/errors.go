@@ -82,6 +82,7 @@ var nextSteps = map[string]string{
 	"25P02": "a statement before this one failed: roll back",
 	"40001": "run the whole transaction again",
 	"40P01": "run the whole transaction again",
+	"54000": "an index cannot hold a value that long, such as an idempotency key: hash it with outbox.Key",
 	"53100": "the server's disk is full",
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -397,5 +398,25 @@ func TestWrite_SaysWhatTheTableLacks(t *testing.T) {
 		if !errors.As(err, &table) || table.Code != code || !strings.Contains(err.Error(), "Config.") {
 			t.Errorf("%s: %v", code, err)
 		}
+	}
+}
+
+// A key that no index takes is refused by the server alone; an index takes more of a text that it can compress.
+func TestWrite_SaysThatAKeyIsTooLong(t *testing.T) {
+	t.Parallel()
+	e := start(t)
+	long := make([]byte, 4000)
+	for i := range long {
+		long[i] = byte('!' + rand.IntN(90)) // cannot be compressed
+	}
+	event := e.placed("o-1", 1)
+	event.IdempotencyKey = string(long)
+	err := pgx.BeginFunc(t.Context(), e.conn, func(tx pgx.Tx) error {
+		_, err := writer(t, outbox.Config{}).Write(t.Context(), pgxoutbox.Tx(tx), event)
+		return err
+	})
+	var table *outbox.TableError
+	if !errors.As(err, &table) || table.Code != "54000" || !strings.Contains(err.Error(), "outbox.Key") || strings.Contains(err.Error(), string(long[:20])) {
+		t.Error(err)
 	}
 }
