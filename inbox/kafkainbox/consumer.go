@@ -309,7 +309,7 @@ func (c *Consumer) take(fetches kgo.Fetches) {
 	}
 }
 
-// fetchError names what the client tells an error of: a partition, a topic, or the group.
+// fetchError names what an error of the client is about: a partition, a topic, or the group.
 func fetchError(topic string, number int32, err error) error {
 	switch {
 	case topic == "":

@@ -286,10 +286,10 @@ func (c *Consumer) commit(ctx context.Context, news []told) (bool, error) {
 }
 
 // lookAtEnds moves the clocks of partitions that are read to their ends. Without it one partition
-// that gets no records would have all keys kept for ever. And it tells of those that are not read to
-// their ends, and get nothing.
+// that gets no records would have all keys kept for ever. It also reports those that are not read
+// to their ends, and get nothing.
 func (c *Consumer) lookAtEnds(ctx context.Context) {
-	c.tellUnplaced(ctx, time.Now())
+	c.reportUnplaced(ctx, time.Now())
 	var idle, unread []*partition
 	for _, p := range c.owned() {
 		if p.waits() {
@@ -303,7 +303,7 @@ func (c *Consumer) lookAtEnds(ctx context.Context) {
 	at := time.Now() // before the brokers look
 	c.offsets(ctx, -1, idle, func(p *partition, end int64) {
 		p.drained(end, at)
-		c.tellStanding(ctx, p, end, at)
+		c.reportStanding(ctx, p, end, at)
 	})
 }
 

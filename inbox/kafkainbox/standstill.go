@@ -11,21 +11,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// The client (franz-go 1.22.3) goes on by itself after most errors of a partition: of ListOffsets it
-// asks again each second, and of Fetch again and again. It tells those that are not retriable each
-// time, and the others not at all. Three things end the reading of a partition:
-//   - An error of a partition in OffsetFetch. It is told once, and the partition is left out until the
-//     member gets it anew, which a cooperative rebalance does not bring about; SetOffsets does not
-//     take what is left out. So the offset is asked for here until it comes, and a new client begins.
-//   - A batch that exceeds MaxDecompressBatchBytes. It is told once; Run returns the error.
+// The client (franz-go 1.22.3) retries by itself after most errors of a partition: ListOffsets each second,
+// and Fetch again and again. It reports an error that is not retriable at each try, and a retriable one
+// never. Three things end the reading of a partition:
+//   - An error of a partition in OffsetFetch. The client reports it once and leaves the partition out until
+//     the member is assigned it anew. A cooperative rebalance does not do that, and SetOffsets ignores such
+//     a partition. So the consumer asks for the offset until it comes, and then starts a new client.
+//   - A batch that exceeds MaxDecompressBatchBytes. The client reports it once; Run returns the error.
 //   - UNKNOWN_TOPIC_ID of Fetch: errGone.
 //
-// What it does not tell is seen from the ends of the partitions: see lookAtEnds.
+// The ends of the partitions show what the client does not report: see lookAtEnds.
 
-// errLeftOut is for a partition whose offset the group did not tell at first, and tells now.
-var errLeftOut = errors.New("the group did not tell the offset of a partition, and does now; beginning again")
+// errLeftOut is for a partition whose committed offset could not be fetched at first, and can be now.
+var errLeftOut = errors.New("the committed offset of a partition could not be fetched, and can be now; beginning again")
 
-// stillAfter is how long a partition may stand still before that is told. It is more than a look.
+// stillAfter is how long a partition may stand still before the consumer reports it. It is longer than the
+// time between two looks.
 const stillAfter = 15 * time.Second
 
 // leftOut asks anew for the offsets of the partitions that the client got none for. They are those
@@ -68,18 +69,18 @@ func (p *partition) askAgain() {
 			return
 		}
 		if err == nil {
-			p.c.cfg.Logger.Info("the group tells the offset of a partition again; beginning anew", "topic", p.topic, "partition", p.number)
+			p.c.cfg.Logger.Info("the committed offset of a partition can be fetched again; beginning anew", "topic", p.topic, "partition", p.number)
 			p.c.endSession(errLeftOut)
 			return
 		}
-		p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: it is not read, as the group does not tell its offset: %w", p.topic, p.number, err))
+		p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: it is not read, because its committed offset could not be fetched: %w", p.topic, p.number, err))
 		if !p.pause(p.c.cfg.Retry.delay(failures, p.c.share())) {
 			return
 		}
 	}
 }
 
-// askOffset reports whether the group tells its offset of a partition, be it that there is none.
+// askOffset returns why the committed offset of a partition cannot be fetched. That there is none is no error.
 func (c *Consumer) askOffset(ctx context.Context, topic string, number int32) error {
 	ctx, cancel := context.WithTimeout(ctx, commitLimit)
 	defer cancel()
@@ -110,12 +111,12 @@ func (c *Consumer) askOffset(ctx context.Context, topic string, number int32) er
 	return errors.New("the answer lacks it")
 }
 
-// tellUnplaced tells of partitions whose offset the client still asks for, as it does without end
+// reportUnplaced reports partitions whose offset the client still asks for, as it does without end
 // while a Kafka transaction may commit another one.
-func (c *Consumer) tellUnplaced(ctx context.Context, now time.Time) {
+func (c *Consumer) reportUnplaced(ctx context.Context, now time.Time) {
 	for _, p := range c.owned() {
 		if waits := p.isUnplaced(now); waits > stillAfter {
-			c.trouble(ctx, fmt.Errorf("topic %s, partition %d: it is not read, as its offset is not known for %s; a transaction of the group that is still open has this effect", p.topic, p.number, waits.Round(time.Second)))
+			c.trouble(ctx, fmt.Errorf("topic %s, partition %d: it is not read, because its committed offset has not been known for %s; an open Kafka transaction that commits offsets of the group has this effect", p.topic, p.number, waits.Round(time.Second)))
 		}
 	}
 }
@@ -137,12 +138,12 @@ type still struct {
 	start  int64 // of the log, where no offset to read on from is known; else -1
 	unread int64 // offset of the next record
 	since  time.Time
-	told   int
-	again  int // looks until it is told again
+	times  int // it was reported
+	again  int // looks until it is reported again
 }
 
 // stands takes the end of the log, and returns since when the partition has records before it and gets
-// none, if that is to be told: ever more seldom, as it may be that the log was compacted.
+// none, if that is to be reported: less and less often, because compaction may have removed the records.
 func (p *partition) stands(end int64, now time.Time) (next int64, since time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +152,7 @@ func (p *partition) stands(end int64, now time.Time) (next int64, since time.Dur
 		next = s.start
 	}
 	if !p.tracker.idle() || next < 0 || next >= end || next != s.unread {
-		s.unread, s.since, s.told, s.again = next, now, 0, 0
+		s.unread, s.since, s.times, s.again = next, now, 0, 0
 		return next, 0
 	}
 	if since = now.Sub(s.since); since < stillAfter {
@@ -161,8 +162,8 @@ func (p *partition) stands(end int64, now time.Time) (next int64, since time.Dur
 		s.again--
 		return next, 0
 	}
-	s.again = 1<<s.told - 1
-	s.told = min(s.told+1, 6)
+	s.again = 1<<s.times - 1
+	s.times = min(s.times+1, 6)
 	return next, since
 }
 
@@ -178,9 +179,9 @@ func (p *partition) startsAt(offset int64) {
 	p.source.still.start = offset
 }
 
-// tellStanding tells of a partition that stands still before an end of its log.
-func (c *Consumer) tellStanding(ctx context.Context, p *partition, end int64, now time.Time) {
+// reportStanding reports a partition that stands still before the end of its log.
+func (c *Consumer) reportStanding(ctx context.Context, p *partition, end int64, now time.Time) {
 	if next, since := p.stands(end, now); since > 0 {
-		c.trouble(ctx, fmt.Errorf("topic %s, partition %d: the brokers have sent nothing for %s, though it ends at offset %d and is read up to %d; it is right only where compaction removed all between", p.topic, p.number, since.Round(time.Second), end, next))
+		c.trouble(ctx, fmt.Errorf("topic %s, partition %d: the brokers have sent nothing for %s, though it ends at offset %d and is read up to %d; this is right only if compaction removed everything in between", p.topic, p.number, since.Round(time.Second), end, next))
 	}
 }

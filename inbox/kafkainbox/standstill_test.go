@@ -10,46 +10,46 @@ func TestStands_IsToldEverMoreSeldom(t *testing.T) {
 	t.Parallel()
 	p := testPartition(t, Config{})
 	began := time.Now()
-	var told []int
+	var reported []int
 	look := func(n int, end int64) {
 		if _, since := p.stands(end, began.Add(time.Duration(n)*lookEvery)); since > 0 {
-			told = append(told, n)
+			reported = append(reported, n)
 		}
 	}
 	for n := range 20 { // nothing is known of the beginning
 		look(n, 100)
 	}
-	if told != nil {
-		t.Fatalf("without a beginning: %v", told)
+	if reported != nil {
+		t.Fatalf("without a beginning: %v", reported)
 	}
 	p.startsAt(100)
 	for n := range 20 {
 		look(n, 100)
 	}
-	if told != nil {
-		t.Fatalf("at the end: %v", told)
+	if reported != nil {
+		t.Fatalf("at the end: %v", reported)
 	}
 	p.startsAt(7)
 	for n := range 20 {
 		look(n, 100)
 	}
-	if want := []int{2, 3, 5, 9, 17}; len(told) != len(want) || told[0] != want[0] || told[4] != want[4] {
-		t.Errorf("told at the looks %v, want %v", told, want)
+	if want := []int{2, 3, 5, 9, 17}; len(reported) != len(want) || reported[0] != want[0] || reported[4] != want[4] {
+		t.Errorf("reported at the looks %v, want %v", reported, want)
 	}
-	told = nil
+	reported = nil
 	p.add([16]byte{}, fetched(7, 50))
 	look(20, 100)
 	look(29, 100)
-	if told != nil {
-		t.Error("it is told of a partition whose records are on their way")
+	if reported != nil {
+		t.Error("a partition is reported whose records are on their way")
 	}
 	for _, it := range admitted(p) {
 		p.finish([]item{it})
 	}
 	look(30, 100)
 	look(31, 100)
-	if len(told) != 1 || told[0] != 31 {
-		t.Errorf("told at the looks %v behind a record", told)
+	if len(reported) != 1 || reported[0] != 31 {
+		t.Errorf("reported at the looks %v behind a record", reported)
 	}
 }
 

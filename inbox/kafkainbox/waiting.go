@@ -11,15 +11,15 @@ import (
 )
 
 // A member that was frozen, or cut off, in the middle of a round leaves a transaction that holds its
-// keys, and with Offsets the partition's row of progress. The partition's next owner waits for their
-// locks: that keeps the order, and has each event handled once. PostgreSQL waits without end and in
-// silence, so what a partition asks for is timed, and told where it takes long.
+// keys, and with Offsets the partition's row of progress. The partition's next owner waits for its
+// locks: that keeps the order, and each event is handled once. PostgreSQL waits without limit and reports
+// nothing. So each step of a partition is timed, and reported if it takes long.
 //
 // Only a round and a dead letter's mark hold locks over more than one statement. Whatever else writes
 // is one statement that commits itself, which the server does without its client.
 const (
-	waitAfter = 5 * time.Second  // then it is told
-	waitEvery = 10 * time.Second // then it is told again
+	waitAfter = 5 * time.Second  // then the wait is reported
+	waitEvery = 10 * time.Second // then it is reported again
 	askLimit  = 2 * time.Second  // for the question who holds the lock
 )
 
@@ -36,7 +36,7 @@ type WaitError struct {
 	Partition int32
 	Step      string // what has no answer
 	Waited    time.Duration
-	Blockers  []Blocker // who holds the lock that it waits for; empty where it is none, or the server does not tell
+	Blockers  []Blocker // who holds the lock that it waits for; empty if it waits for no lock, or the server does not show it
 }
 
 func (e *WaitError) Error() string {
@@ -73,7 +73,7 @@ type wait struct {
 	step  string // empty: the handler, which may take its time, but not wait for a lock
 	since time.Time
 	steps int
-	told  bool
+	shown bool // the wait was reported
 	ended bool
 }
 
@@ -86,7 +86,7 @@ func (p *partition) timed(step string) *wait {
 	return w
 }
 
-// in tells which connection is asked.
+// in names the connection that is asked.
 func (w *wait) in(conn *pgx.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,10 +111,10 @@ func (w *wait) end() {
 	w.timer.Stop()
 }
 
-// over tells that what was told is over. The caller holds mu.
+// over reports the end of a wait that was reported. The caller holds mu.
 func (w *wait) over() {
-	if w.told {
-		w.told = false
+	if w.shown {
+		w.shown = false
 		w.p.c.waited(w.p, time.Since(w.since))
 	}
 }
@@ -138,7 +138,7 @@ func (w *wait) report() {
 	if step == "" {
 		step = "a statement of the handler"
 	}
-	w.told = true
+	w.shown = true
 	w.p.c.trouble(w.p.ctx, &WaitError{Topic: w.p.topic, Partition: w.p.number, Step: step, Waited: time.Since(w.since), Blockers: blockers})
 }
 
@@ -160,7 +160,7 @@ func (c *Consumer) blockers(ctx context.Context, pid uint32) []Blocker {
 		return b, err
 	})
 	if err != nil {
-		return nil // that it waits is told all the same
+		return nil // the wait is reported all the same
 	}
 	return found
 }

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// A step that has no answer is told again and again, and so is its end; a handler that takes its time is not.
-func TestWait_IsToldUntilItIsOver(t *testing.T) {
+// A step without an answer is reported again and again, and then its end. A handler that takes long is not.
+func TestWait_IsReportedUntilItIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var told, over atomic.Int64
+		var reports, over atomic.Int64
 		p := testPartition(t, Config{Events: Events{
 			Trouble: func(err error) {
 				var w *WaitError
 				if !errors.As(err, &w) || w.Step != "claim" || w.Topic != "t" || len(w.Blockers) != 0 {
 					t.Error(err)
 				}
-				told.Add(1)
+				reports.Add(1)
 			},
 			Waited: func(topic string, _ int32, took time.Duration) {
 				if topic != "t" || took != 26*time.Second {
@@ -33,8 +33,8 @@ func TestWait_IsToldUntilItIsOver(t *testing.T) {
 		w.next("claim")
 		<-time.After(26 * time.Second)
 		synctest.Wait()
-		if told.Load() != 3 || over.Load() != 0 {
-			t.Errorf("told %d times, over %d times", told.Load(), over.Load())
+		if reports.Load() != 3 || over.Load() != 0 {
+			t.Errorf("reported %d times, over %d times", reports.Load(), over.Load())
 		}
 		w.next("")
 		<-time.After(time.Hour)
@@ -42,8 +42,8 @@ func TestWait_IsToldUntilItIsOver(t *testing.T) {
 		w.end()
 		<-time.After(time.Hour)
 		synctest.Wait()
-		if told.Load() != 3 || over.Load() != 1 {
-			t.Errorf("at the end told %d times, over %d times", told.Load(), over.Load())
+		if reports.Load() != 3 || over.Load() != 1 {
+			t.Errorf("at the end reported %d times, over %d times", reports.Load(), over.Load())
 		}
 	})
 }

@@ -54,14 +54,14 @@ func (s *Session) Slices(ctx context.Context, rows []proof.Row, slice string) (a
 	return all, nil
 }
 
-// Contents reads rows, each column as the server writes it out; nil is NULL. A cast to text would be less: it
-// takes blanks away, and may be a function of the database's own. It returns those that it gave to
-// each: rows that somebody changed meanwhile are left out.
+// Contents reads rows, each column in the output form of its type; nil is NULL. A cast to text is not the same:
+// it removes trailing blanks, and a database may define its own. Contents returns the rows that it gave to
+// each: it leaves out rows that somebody changed meanwhile.
 func (s *Session) Contents(ctx context.Context, rows []proof.Row, columns []Column, each func(values []*string) error) (read []proof.Row, err error) {
 	quoted, named := make([]string, len(columns)), make(map[string]proof.Row, len(rows))
 	for i, c := range columns {
 		quoted[i] = wal.QuoteIdentifier(c.Name)
-		if c.Type == "boolean" { // a word says more than a letter
+		if c.Type == "boolean" { // true and false instead of t and f
 			quoted[i] += "::text"
 		}
 	}

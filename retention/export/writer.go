@@ -162,8 +162,8 @@ func (b *Bucket) write(ctx context.Context, key string, body []byte, sums sums, 
 	return err
 }
 
-// refuses finds out, once, whether the store refuses to write over an object that is there. One that takes no
-// notice of the condition has the same rows in the object afterwards.
+// refuses finds out, once for each process, whether the store refuses to write over an object. It writes the
+// same bytes again, so a store that ignores the condition still has the same rows.
 func (b *Bucket) refuses(ctx context.Context, key string, body []byte, trailer Trailer) error {
 	if b.keeps {
 		return nil
@@ -175,7 +175,7 @@ func (b *Bucket) refuses(ctx context.Context, key string, body []byte, trailer T
 	case answer == http.StatusPreconditionFailed:
 		b.keeps = true
 		return nil
-	case answer == http.StatusForbidden, answer == http.StatusConflict: // the object is locked, and says nothing of others
+	case answer == http.StatusForbidden, answer == http.StatusConflict: // this object is locked: the answer shows nothing about others
 		return nil
 	}
 	return b.failure(err)

@@ -16,7 +16,7 @@ import (
 // A member that is frozen within a round has its partition go to another one, which waits for the
 // locks of that round: it says so, and whose they are. It neither passes over the records nor handles
 // one twice, whether the transaction is ended or committed at last.
-func TestFrozen_MemberHoldsLocksAndIsTold(t *testing.T) {
+func TestFrozen_MemberHoldsLocksAndIsReported(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"one at a time", "parallel", "offsets"} {
 		for _, end := range []string{"terminated", "continued"} {
@@ -37,12 +37,12 @@ func TestFrozen_MemberHoldsLocksAndIsTold(t *testing.T) {
 					return pid == frozen && status.Stopped(), fmt.Sprint(err)
 				})
 				before := s.effects(t)
-				told := troubles(&cfg)
+				reported := troubles(&cfg)
 				over := make(chan time.Duration, 100)
 				cfg.Events.Waited = func(_ string, _ int32, took time.Duration) { over <- took }
 				m := s.start(t, cfg)
 				var held *kafkainbox.WaitError
-				err := await(t, told, "the lock", func(err error) bool { return errors.As(err, &held) && len(held.Blockers) > 0 })
+				err := await(t, reported, "the lock", func(err error) bool { return errors.As(err, &held) && len(held.Blockers) > 0 })
 				holder := held.Blockers[0]
 				for _, want := range []string{"topic " + s.topic + ", partition 0: ", fmt.Sprintf("it waits for a lock of server process %d (idle in transaction for ", holder.PID), fmt.Sprintf("pg_terminate_backend(%d)", holder.PID), "idle_in_transaction_session_timeout", "tcp_keepalives_idle"} {
 					if !strings.Contains(err.Error(), want) {
@@ -58,9 +58,9 @@ func TestFrozen_MemberHoldsLocksAndIsTold(t *testing.T) {
 					s.db.Exec(t, fmt.Sprintf("SELECT pg_terminate_backend(%d)", holder.PID))
 				}
 				ended := false
-				relaytest.Eventually(t, "all is handled, and the end of the wait is told", func() (bool, string) {
+				relaytest.Eventually(t, "all is handled, and the end of the wait is reported", func() (bool, string) {
 					select {
-					case err := <-told: // with Parallel the frozen member may have several transactions
+					case err := <-reported: // with Parallel the frozen member may have several transactions
 						if end == "terminated" && errors.As(err, &held) && len(held.Blockers) > 0 {
 							s.db.Exec(t, fmt.Sprintf("SELECT pg_terminate_backend(%d)", held.Blockers[0].PID))
 						}
@@ -71,7 +71,7 @@ func TestFrozen_MemberHoldsLocksAndIsTold(t *testing.T) {
 					default:
 					}
 					n := s.effects(t)
-					return ended && n == len(s.ids), fmt.Sprint(n, " effects, told: ", ended)
+					return ended && n == len(s.ids), fmt.Sprint(n, " effects, reported: ", ended)
 				})
 				_ = process.Process.Kill()
 				_, _ = process.Process.Wait()

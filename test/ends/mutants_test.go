@@ -116,13 +116,13 @@ var mutants = []mutant{
 	{"a lock that a frozen member holds is waited for in silence", [][3]string{
 		{"inbox/kafkainbox/waiting.go", "time.AfterFunc(waitAfter, w.report)", "time.AfterFunc(waitAfter*1000, w.report)"},
 		{"inbox/kafkainbox/waiting.go", "	w.timer.Reset(waitAfter)\n", "	w.timer.Reset(waitAfter * 1000)\n"},
-	}, ".", "TestFrozen_MemberHoldsLocksAndIsTold/one_at_a_time_terminated"},
+	}, ".", "TestFrozen_MemberHoldsLocksAndIsReported/one_at_a_time_terminated"},
 	{"a partition whose offset was refused is left out", [][3]string{
 		{"inbox/kafkainbox/standstill.go", "left = !is && p.source.still.offset == unplaced\n", "left = !is && p.source.still.offset == unplaced && p == nil\n"},
 	}, ".", "TestConsumer_ReadsAPartitionWhoseOffsetWasRefused/one_at_a_time_TOPIC_AUTHORIZATION_FAILED"},
 	{"fetches that fail are silent", [][3]string{
 		{"inbox/kafkainbox/standstill.go", "p.stands(end, now); since > 0 {", "p.stands(end, now); since > 1<<62 {"},
-	}, ".", "TestConsumer_TellsOfAPartitionThatStandsStill/fetches_that_fail"},
+	}, ".", "TestConsumer_ReportsAPartitionThatStandsStill/fetches_that_fail"},
 	{"attempts that came back are left in the database", [][3]string{
 		{"inbox/kafkainbox/suspect.go", "	if q.returned.times > 0 {\n", "	if q.returned.times > 0 && p == nil {\n"},
 	}, "../../inbox/kafkainbox", "TestGuarded_DeletesTheRowOfAnAttemptThatCameBackLater"},

@@ -19,36 +19,36 @@ import (
 
 // troubles gives a test the troubles of a consumer.
 func troubles(cfg *kafkainbox.Config) <-chan error {
-	told := make(chan error, 1000)
+	reported := make(chan error, 1000)
 	cfg.Events.Trouble = func(err error) {
 		select {
-		case told <- err:
+		case reported <- err:
 		default: // it goes on, whoever looks
 		}
 	}
-	return told
+	return reported
 }
 
 // await returns the first trouble that is as it should be.
-func await(t *testing.T, told <-chan error, what string, is func(error) bool) error {
+func await(t *testing.T, reported <-chan error, what string, is func(error) bool) error {
 	t.Helper()
 	patience := time.After(relaytest.Patience)
 	last := errors.New("none")
 	for {
 		select {
-		case err := <-told:
+		case err := <-reported:
 			if is(err) {
 				return err
 			}
 			last = err
 		case <-patience:
-			t.Fatalf("no trouble that tells of %s; the last: %v", what, last)
+			t.Fatalf("no trouble that reports %s; the last: %v", what, last)
 		}
 	}
 }
 
-// The client leaves a partition out for good where the group does not tell its offset. The consumer
-// tells it again and again, goes on with the others, and has the partition read when the cause is gone.
+// The client leaves a partition out for good if its committed offset cannot be fetched. The consumer
+// reports it again and again, goes on with the others, and reads the partition when the cause is gone.
 func TestConsumer_ReadsAPartitionWhoseOffsetWasRefused(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"one at a time", "offsets", "server-side balancer"} {
@@ -67,10 +67,10 @@ func TestConsumer_ReadsAPartitionWhoseOffsetWasRefused(t *testing.T) {
 					}
 				}
 				fault := s.brokers.Fake.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Topic: s.topic, Partitions: []int32{1}, Err: refused, Count: -1})
-				told := troubles(&cfg)
+				reported := troubles(&cfg)
 				m := s.start(t, cfg)
 				for range 2 {
-					await(t, told, "the partition", func(err error) bool {
+					await(t, reported, "the partition", func(err error) bool {
 						return errors.Is(err, refused) && strings.Contains(err.Error(), "topic "+s.topic+", partition 1: it is not read")
 					})
 				}
@@ -85,14 +85,14 @@ func TestConsumer_ReadsAPartitionWhoseOffsetWasRefused(t *testing.T) {
 	}
 }
 
-// What the client waits for without a word is told, and goes on when the cause is gone.
-func TestConsumer_TellsOfAPartitionThatStandsStill(t *testing.T) {
+// The consumer reports what the client waits for in silence, and goes on when the cause is gone.
+func TestConsumer_ReportsAPartitionThatStandsStill(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault kfake.Fault
 		want  string
 	}{
-		"an offset that a transaction holds back": {kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit}, "it is not read, as its offset is not known"},
+		"an offset that a transaction holds back": {kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.UnstableOffsetCommit}, "it is not read, because its committed offset has not been known for"},
 		"fetches that fail":                       {kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.KafkaStorageError}, "the brokers have sent nothing"},
 		"offsets that are not there":              {kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.LeaderNotAvailable}, "look at its offsets: LEADER_NOT_AVAILABLE"},
 	} {
@@ -103,9 +103,9 @@ func TestConsumer_TellsOfAPartitionThatStandsStill(t *testing.T) {
 			c.fault.Topic, c.fault.Partitions, c.fault.Count = s.topic, []int32{0}, -1
 			fault := s.brokers.Fake.Cluster().Fault(c.fault)
 			cfg := s.config()
-			told := troubles(&cfg)
+			reported := troubles(&cfg)
 			m := s.start(t, cfg)
-			await(t, told, name, func(err error) bool {
+			await(t, reported, name, func(err error) bool {
 				return strings.Contains(err.Error(), "topic "+s.topic+", partition 0: ") && strings.Contains(err.Error(), c.want)
 			})
 			fault.Remove()
@@ -114,7 +114,7 @@ func TestConsumer_TellsOfAPartitionThatStandsStill(t *testing.T) {
 	}
 }
 
-// The client stops at a batch that is too large when it is decompressed, and tells that once. Run ends
+// The client stops at a batch that is too large when it is decompressed, and reports that once. Run ends
 // with it, and the next start reads the batch where it may be so large.
 func TestConsumer_EndsAtABatchThatIsTooLarge(t *testing.T) {
 	t.Parallel()
