@@ -400,6 +400,7 @@ func TestRun_HoldsOneLookForASubjectWhileNoRowComes(t *testing.T) {
 		time.Sleep(time.Hour) //nolint:forbidigo // of a synctest
 		f.set(v1, 2, nil)
 		time.Sleep(time.Hour) //nolint:forbidigo // of a synctest
+		synctest.Wait()       // a look begins at this moment, too
 		k.mu.Lock()
 		held := len(k.fresh)
 		k.mu.Unlock()
