@@ -157,7 +157,7 @@ func (p *Plan) Lines() []string {
 		lines.Due("due", &p.Plan)
 	}
 	if p.Undated > 0 {
-		lines.Add("never due", "%s without a time", wording.Count(p.Undated, "row"))
+		lines.Add("never due", "%s without a time, or with an infinite one", wording.Count(p.Undated, "row"))
 	}
 	lines.Ways(&p.Plan)
 	if len(p.Triggers) > 0 {

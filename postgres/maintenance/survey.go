@@ -340,7 +340,7 @@ func (s *Session) Standbys(ctx context.Context) (Standbys, error) {
 type Due struct {
 	Rows    int64
 	Oldest  *time.Time // nil: there is none
-	Undated int64      // whose time is NULL: they are never due
+	Undated int64      // whose time is NULL, or infinite and not selected: they are never due
 	Counted bool       // false: it took too long
 }
 
@@ -401,7 +401,7 @@ func (s *Surveyor) Due(ctx context.Context, table wal.Table, age, condition stri
 	if err := s.session.q.Exec(fmt.Sprintf("SET statement_timeout = %d", countTimeout.Milliseconds())); err != nil {
 		return Due{}, postgres.Classify(op, err)
 	}
-	row, err := s.session.q.One(fmt.Sprintf("SELECT count(*) FILTER (WHERE %[2]s), extract(epoch FROM min(%[3]s) FILTER (WHERE %[2]s AND isfinite(%[3]s))), count(*) FILTER (WHERE %[3]s IS NULL) FROM ONLY %[1]s",
+	row, err := s.session.q.One(fmt.Sprintf("SELECT count(*) FILTER (WHERE %[2]s), extract(epoch FROM min(%[3]s) FILTER (WHERE %[2]s AND isfinite(%[3]s))), count(*) FILTER (WHERE %[3]s IS NULL OR NOT isfinite(%[3]s) AND (%[2]s) IS NOT TRUE) FROM ONLY %[1]s",
 		table.SQL(), condition, age))
 	if e := postgres.Classify(op, err); e != nil {
 		if postgres.Reason(e) == fault.ReasonTimeout && !s.session.q.Conn.IsClosed() {
