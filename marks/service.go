@@ -112,17 +112,8 @@ func (s *Service) surveyLeaf(ctx context.Context, f *found, p *Policy, survey *m
 		f.Refused, f.leaves = append(f.Refused, p.refusals(survey, l.updates, l.setting, "unknown")...), append(f.leaves, l)
 		return nil
 	}
-	for _, index := range l.updates.Indexes {
-		for _, column := range index.Columns {
-			work := maintenance.Work{Table: p.Table, Where: l.setting.unmarked, Order: column, Limit: 1}
-			name, err := s.Surveyor.Index(ctx, work, survey.OID)
-			if err != nil {
-				return err
-			}
-			if l.index == "" && name == index.Name {
-				l.index, l.order = name, column
-			}
-		}
+	if err := s.findIndex(ctx, &l); err != nil {
+		return err
 	}
 	if f.Survey == survey {
 		f.Index = l.index
@@ -136,6 +127,29 @@ func (s *Service) surveyLeaf(ctx context.Context, f *found, p *Policy, survey *m
 	l.rejects, err = s.rejects(ctx, f, &l)
 	f.leaves = append(f.leaves, l)
 	return err
+}
+
+// findIndex finds the index that leads to the rows without a mark, and the column that they are in the order
+// of. While most rows lack one, a server may take an index of all rows for that order: it is as good then.
+func (s *Service) findIndex(ctx context.Context, l *leaf) error {
+	table, unmarked := l.policy.Table, l.setting.unmarked
+	leads, err := s.Surveyor.IndexTo(ctx, table, unmarked)
+	if err != nil {
+		return err
+	}
+	for _, index := range l.updates.Indexes {
+		for _, column := range index.Columns {
+			name, err := s.Surveyor.Index(ctx, maintenance.Work{Table: table, Where: unmarked, Order: column, Limit: 1}, l.survey.OID)
+			if err != nil {
+				return err
+			}
+			if name == index.Name || name != "" && leads == index.Name {
+				l.index, l.order = index.Name, column
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 func (f *found) partitioned() bool { return f.Survey.Kind == "p" }

@@ -63,6 +63,21 @@ func TestMark_PlansAndMarksWhatIsDelivered(t *testing.T) {
 	})
 }
 
+// The index that retention asks for is as good to a server as that of the rows without a mark, while
+// most rows have none.
+func TestMark_FindsItsIndexBesideThatOfRetention(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.marks(t, "column: published_at", "")
+	k.db.Exec(t, `ALTER TABLE outbox SET (autovacuum_enabled = off); INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at)
+		SELECT 'order', gen_random_uuid(), 'x', '{}', now() - n * interval '1s' FROM generate_series(1, 120000) n`)
+	k.db.Exec(t, "CREATE INDEX every ON outbox (created_at)")
+	k.db.Exec(t, "VACUUM ANALYZE outbox")
+	invoke(t, k.env, "mark").want(t, exitOK, "index      outbox_created_at_idx", "")
+	k.db.Exec(t, "DROP INDEX outbox_created_at_idx")
+	invoke(t, k.env, "mark").want(t, exitRefused, "(no_index)", "")
+}
+
 // Rows that nobody has delivered get no mark: of a relay that does not run, of a dead letter that
 // waits, of the gap of a lost slot, of a slot that somebody moved.
 func TestMark_NeverMarksWhatIsNotDelivered(t *testing.T) {

@@ -363,10 +363,22 @@ func (s *Surveyor) Condition(ctx context.Context, table wal.Table, condition str
 func (s *Surveyor) Index(ctx context.Context, work Work, oid uint32) (string, error) {
 	s.session.q.Ctx = ctx
 	session := &Session{q: s.session.q, work: work, oid: oid}
+	return s.indexOf(session.byIndex(work.Limit))
+}
+
+// IndexTo names an index that leads to the rows that meet a condition and past the others, empty without
+// one. Without an order to have, a server considers no other index: not one that has every row.
+func (s *Surveyor) IndexTo(ctx context.Context, table wal.Table, condition string) (string, error) {
+	s.session.q.Ctx = ctx
+	return s.indexOf(fmt.Sprintf("SELECT ctid, xmin FROM ONLY %s WHERE %s LIMIT 1", table.SQL(), condition))
+}
+
+// indexOf names the index by which a server would find the rows of a statement, empty without one.
+func (s *Surveyor) indexOf(sql string) (string, error) {
 	if err := s.session.q.Exec("BEGIN READ ONLY" + withIndex); err != nil {
 		return "", postgres.Classify("look for an index", err)
 	}
-	lines, err := s.list("EXPLAIN (COSTS off) " + session.byIndex(work.Limit))
+	lines, err := s.list("EXPLAIN (COSTS off) " + sql)
 	if end := s.session.q.Exec("ROLLBACK"); err == nil {
 		err = end
 	}
