@@ -140,7 +140,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 		}
 		begun[i].Published = as
 	}
-	exported, err := provision.ExportSlot(ctx, w.settings.Replication, s.Temporary.Name)
+	exported, err := provision.ExportSlot(ctx, w.settings.Replication, s.Temporary.Name, provision.DefaultSlotTimeout)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (w *work) makeSlot(ctx context.Context, next step) error {
 			return err
 		}
 	}
-	made, err := provision.ExportSlot(ctx, w.Settings.Replication, name)
+	made, err := provision.ExportSlot(ctx, w.Settings.Replication, name, provision.DefaultSlotTimeout)
 	if err != nil {
 		return err
 	}

@@ -48,14 +48,14 @@ type Exported struct {
 // Close ends the connection that exports the snapshot. Who imported it keeps it.
 func (e *Exported) Close() { postgres.CloseQuietly(e.conn) }
 
-// ExportSlot makes a slot and exports the snapshot of its creation. It waits for the
-// transactions that are open, as setup does.
-func ExportSlot(ctx context.Context, cfg postgres.Config, name string) (*Exported, error) {
+// ExportSlot makes a slot and exports the snapshot of its creation. It waits for the transactions that
+// are open, for each until the timeout.
+func ExportSlot(ctx context.Context, cfg postgres.Config, name string, timeout time.Duration) (*Exported, error) {
 	q, server, err := postgres.OpenServer(ctx, cfg, true)
 	if err != nil {
 		return nil, err
 	}
-	made, err := exportSlot(q, server, name)
+	made, err := exportSlot(q, server, name, timeout)
 	if err != nil {
 		postgres.CloseQuietly(q.Conn)
 		return nil, err
@@ -63,16 +63,17 @@ func ExportSlot(ctx context.Context, cfg postgres.Config, name string) (*Exporte
 	return made, nil
 }
 
-func exportSlot(q postgres.Querier, server *postgres.Server, name string) (*Exported, error) {
+func exportSlot(q postgres.Querier, server *postgres.Server, name string, timeout time.Duration) (*Exported, error) {
 	if err := server.CheckDecoding(q); err != nil {
 		return nil, err
 	}
-	if err := q.Exec(fmt.Sprintf("SET statement_timeout = %d", defaultSlotTimeout.Milliseconds())); err != nil {
+	// A command of the replication protocol is no statement: statement_timeout does not end it.
+	if err := q.Exec(fmt.Sprintf("SET lock_timeout = %d", timeout.Milliseconds())); err != nil {
 		return nil, postgres.Classify("create "+postgres.SlotSubject(name), err)
 	}
 	row, err := q.One(exportSlotCommand(name, server.ServerVersion))
 	if err != nil {
-		return nil, slotFailure(q, name, err, defaultSlotTimeout, "cdc-relay backfill",
+		return nil, slotFailure(q, name, err, timeout, "the command again",
 			"the role needs REPLICATION: `cdc-relay sql --for backfill` prints the grants")
 	}
 	point := row.LSN("consistent_point", 1)
@@ -109,9 +110,9 @@ func DropSlot(q postgres.Querier, name string) error {
 }
 
 // slotFailure describes the failure to make a slot.
-func slotFailure(q postgres.Querier, name string, err error, timeout time.Duration, command, permission string) error {
+func slotFailure(q postgres.Querier, name string, err error, timeout time.Duration, again, permission string) error {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.Code != "57014" {
+	if !errors.As(err, &pg) || pg.Code != "57014" && pg.Code != "55P03" {
 		return postgres.PermissionHint(postgres.Classify("create "+postgres.SlotSubject(name), err), permission)
 	}
 	who := catalog.Blockers(q)
@@ -121,7 +122,7 @@ func slotFailure(q postgres.Querier, name string, err error, timeout time.Durati
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonTimeout, Op: "create", Subject: postgres.SlotSubject(name),
 		Err:  fmt.Errorf("gave up after %s: it waits for every transaction that was open before it: %s", timeout, who),
-		Hint: "end them, or wait, and run `" + command + "` again",
+		Hint: "end them, or wait, and run " + again,
 	}
 }
 

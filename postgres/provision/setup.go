@@ -16,10 +16,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-const (
-	defaultSlotTimeout = 30 * time.Second
-	countTimeout       = time.Minute
-)
+// DefaultSlotTimeout is how long the creation of a slot waits for open transactions.
+const DefaultSlotTimeout = 30 * time.Second
+
+const countTimeout = time.Minute
 
 // SetupOptions says how far Setup goes.
 type SetupOptions struct {
@@ -656,7 +656,7 @@ func (s *setup) countRows() {
 func (s *setup) createSlot(step Step) error {
 	timeout := s.opt.SlotTimeout
 	if timeout <= 0 {
-		timeout = defaultSlotTimeout
+		timeout = DefaultSlotTimeout
 	}
 	if err := s.q.Exec(fmt.Sprintf("SET statement_timeout = %d", max(1, timeout.Milliseconds()))); err != nil {
 		return postgres.Classify("create "+postgres.SlotSubject(step.Name), err)
@@ -669,5 +669,5 @@ func (s *setup) createSlot(step Step) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && strings.Contains(pg.Message, "output plugin") {
 		hint = "add pgoutput to the server's output_plugin_libraries"
 	}
-	return slotFailure(s.q, step.Name, err, timeout, "cdc-relay setup", hint)
+	return slotFailure(s.q, step.Name, err, timeout, "`cdc-relay setup` again", hint)
 }

@@ -1,6 +1,7 @@
 package provision_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -194,25 +195,50 @@ func TestSetup_RefusesASlotOlderThanItsPublication(t *testing.T) {
 	}
 }
 
+// slowWriter has a transaction open.
+func slowWriter(t *testing.T, db *harness.Database) *pgx.Conn {
+	t.Helper()
+	options, err := pgx.ParseConfig(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.RuntimeParams["application_name"] = "nightly-import"
+	writer, err := pgx.ConnectConfig(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = writer.Close(context.WithoutCancel(t.Context())) })
+	if _, err := writer.Exec(t.Context(), `BEGIN; CREATE TABLE slow (id int)`); err != nil {
+		t.Fatal(err)
+	}
+	return writer
+}
+
+func TestExportSlot_NamesTheTransactionsThatItWaitsFor(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
+		cfg := postgrestest.Config(t, db)
+		writer := slowWriter(t, db)
+		_, err := provision.ExportSlot(t.Context(), cfg, cfg.BackfillSlot(), 200*time.Millisecond)
+		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTimeout, "200ms", fmt.Sprintf("pid %d", writer.PgConn().PID()), "nightly-import", "idle in transaction")
+		if _, err := writer.Exec(t.Context(), `COMMIT`); err != nil {
+			t.Fatal(err)
+		}
+		made, err := provision.ExportSlot(t.Context(), cfg, cfg.BackfillSlot(), provision.DefaultSlotTimeout)
+		if err != nil {
+			t.Fatalf("after it ended: %v", err)
+		}
+		made.Close()
+	})
+}
+
 func TestSetup_NamesTheTransactionsThatTheSlotWaitsFor(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		t.Parallel()
 		cfg := postgrestest.Config(t, db)
 		db.Exec(t, postgrestest.OutboxSQL)
-		options, err := pgx.ParseConfig(db.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		options.RuntimeParams["application_name"] = "nightly-import"
-		writer, err := pgx.ConnectConfig(t.Context(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer writer.Close(t.Context())
-		if _, err := writer.Exec(t.Context(), `BEGIN; CREATE TABLE slow (id int)`); err != nil {
-			t.Fatal(err)
-		}
-		_, err = provision.Setup(t.Context(), cfg, provision.SetupOptions{SlotTimeout: 200 * time.Millisecond})
+		writer := slowWriter(t, db)
+		_, err := provision.Setup(t.Context(), cfg, provision.SetupOptions{SlotTimeout: 200 * time.Millisecond})
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTimeout, "200ms", fmt.Sprintf("pid %d", writer.PgConn().PID()), "nightly-import", "idle in transaction")
 		if got := world(t, db, cfg.Slot); got != "1 1 0" {
 			t.Errorf("after the timeout: %s", got)

@@ -181,7 +181,7 @@ func TestHolder_GivesOnWhatItImported(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			db := harness.Postgres(t, version)
 			h, table := holder(t, db)
-			made, err := provision.ExportSlot(t.Context(), h.cfg, h.cfg.BackfillSlot())
+			made, err := provision.ExportSlot(t.Context(), h.cfg, h.cfg.BackfillSlot(), provision.DefaultSlotTimeout)
 			if err != nil {
 				t.Fatal(err)
 			}
