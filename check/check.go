@@ -100,7 +100,7 @@ func (d *checker) kafka(ctx context.Context) {
 		}
 		d.findings = append(d.findings, topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix)...)
 	}
-	if !slices.ContainsFunc(d.findings, func(f advice.Finding) bool { return f.Check == "kafka.connection" && f.Level == advice.Fail }) {
+	if !d.failed("kafka.connection") {
 		d.overtaken(ctx)
 	}
 	if d.mapped && len(d.expected.Topics()) == own {
@@ -111,6 +111,11 @@ func (d *checker) kafka(ctx context.Context) {
 			d.ok("topic", "no topic is known: topic names come from rows, and no row of the tables gives one; %s", next)
 		}
 	}
+}
+
+// failed reports whether a check before has failed.
+func (d *checker) failed(check string) bool {
+	return slices.ContainsFunc(d.findings, func(f advice.Finding) bool { return f.Check == check && f.Level == advice.Fail })
 }
 
 // Run looks at everything, one room after the other.

@@ -90,6 +90,9 @@ func (d *checker) refusals(check string, refused []error, err error, none, all s
 	}
 	for _, err := range refused {
 		level := advice.Fail
+		if upkeep.Reason(err) == fault.ReasonTableUnpublished && d.failed("publication") {
+			continue // that check says why, and what to do
+		}
 		if slices.Contains(states, upkeep.Reason(err)) {
 			level = advice.Warn
 		}

@@ -264,3 +264,17 @@ func TestRetention_RefusesRowsThatAreNotPublished(t *testing.T) {
 	k.db.Exec(t, "DROP PUBLICATION cdc_relay")
 	k.refusesRetention(t, exitRefused, "table_unpublished", "publication cdc_relay does not publish its inserts")
 }
+
+// Before setup there is no publication: one check says so, and what to do.
+func TestCheck_OfRetentionBeforeSetup(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.db.Exec(t, `CREATE TABLE outbox (id uuid NOT NULL, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, payload jsonb NOT NULL,
+		created_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (id, created_at)) PARTITION BY RANGE (created_at); CREATE TABLE outbox_rest PARTITION OF outbox DEFAULT`)
+	k.configure(t, "outbox: [{table: public.outbox, retention: {keep: 1h, then: delete}, mark: {column: event_type, value: sent}}]\nmaintenance: {in_run: false}\n")
+	got := invoke(t, k.env, "check")
+	got.want(t, exitRefused, "the publication does not exist", "")
+	if strings.Contains(got.stdout, "table_unpublished") {
+		t.Errorf("the missing publication is reported once more:\n%s", got.stdout)
+	}
+}
