@@ -117,20 +117,18 @@ func option(scope, name, typ, def, fate, note string) Option {
 	return Option{Name: name, Scope: scope, Type: typ, Default: def, Fate: fate, Note: note}
 }
 
-func (o Option) of(class string) Option {
-	o.Of = class
-	return o
+func carriedOf(class, scope, name, typ, def, note string) Option {
+	return Option{Name: name, Scope: scope, Of: class, Type: typ, Default: def, Fate: FateCarried, Note: note}
+}
+
+func optionOf(class, scope, name, typ, def, fate, note string) Option {
+	return Option{Name: name, Scope: scope, Of: class, Type: typ, Default: def, Fate: fate, Note: note}
 }
 
 // All lists every option of the PostgreSQL connector, the EventRouter
 // and of what Kafka Connect puts around them (Debezium 3.6, Connect 4).
-var All = slices.Concat(
-	eventRouterOptions, recordOptions, connectionOptions, slotOptions, captureOptions,
-	snapshotOptions, flowOptions, connectOptions, transformOptions, converterOptions,
-	workerOptions, producerOptions,
-)
-
-var eventRouterOptions = []Option{
+var All = []Option{
+	// The EventRouter.
 	carried(ScopeEventRouter, "table.field.event.id", "string", "id", "header id; also columns.id"),
 	carried(ScopeEventRouter, "table.field.event.key", "string", "aggregateid", "record key; also columns.key"),
 	carried(ScopeEventRouter, "table.field.event.payload", "string", "payload", "record value; also columns.payload"),
@@ -155,10 +153,8 @@ var eventRouterOptions = []Option{
 	option(ScopeEventRouter, "tracing.span.context.field", "string", "tracingspancontext", FateNotNeeded, "works in Debezium only with OpenTelemetry on the class path, and then writes span ids of its own; columns.trace without debezium: carries the trace context"),
 	option(ScopeEventRouter, "tracing.operation.name", "string", "debezium-read", FateNotNeeded, "as tracing.span.context.field"),
 	option(ScopeEventRouter, "tracing.with.context.field.only", "bool", "true", FateNotNeeded, "as tracing.span.context.field"),
-}
 
-// recordOptions of the connector change what is in a record.
-var recordOptions = []Option{
+	// Of the connector: what is in a record.
 	carried(ScopeConnector, "topic.prefix", "string", "", "required: context headers, names of schemas, source topics, heartbeats"),
 	option(ScopeConnector, "database.server.name", "string", "", FateNotCarried, "the name before 2.0; write topic.prefix, as import does"),
 	carried(ScopeConnector, "extended.headers.enabled", "bool", "true", "headers __debezium.context.*; runId is new for each start of the relay"),
@@ -205,9 +201,8 @@ var recordOptions = []Option{
 	option(ScopeConnector, "schema.history.internal", "string", "", FateNotNeeded, "not used by the PostgreSQL connector"),
 	option(ScopeConnector, "database.history.*", "string", "", FateNotNeeded, "not used by the PostgreSQL connector"),
 	option(ScopeConnector, "database.history", "string", "", FateNotNeeded, "not used by the PostgreSQL connector"),
-}
 
-var connectionOptions = []Option{
+	// Of the connector: the connection.
 	elsewhere(ScopeConnector, "name", "string", "", "pipeline", "name of the relay in metrics and logs"),
 	option(ScopeConnector, "connector.class", "class", "io.debezium.connector.postgresql.PostgresConnector", FateImplied, "PostgreSQL; another class is refused"),
 	option(ScopeConnector, "connector.plugin.version", "string", "", FateNotNeeded, "chooses among versions of a plugin that are installed side by side; records are those of Debezium 3.6 and Connect 4"),
@@ -232,9 +227,8 @@ var connectionOptions = []Option{
 	option(ScopeConnector, "driver.*", "string", "", FateNotCarried, "options of the Java driver; postgres.url takes those of libpq"),
 	option(ScopeConnector, "connection.validation.timeout.ms", "int", "60000", FateNotNeeded, "Connect's check of a new configuration"),
 	option(ScopeConnector, "custom.sanitize.pattern", "regex", "", FateNotNeeded, "no value of a row is ever logged"),
-}
 
-var slotOptions = []Option{
+	// Of the connector: slot and publication.
 	option(ScopeConnector, "plugin.name", "enum(pgoutput)", "decoderbufs", FateImplied, "pgoutput; a slot of another plugin cannot be taken over"),
 	elsewhere(ScopeConnector, "slot.name", "string", "debezium", "postgres.slot", ""),
 	option(ScopeConnector, "slot.drop.on.stop", "bool", "false", FateNotCarried, "true loses what is written between stop and start; the relay never drops its slot"),
@@ -251,17 +245,15 @@ var slotOptions = []Option{
 	option(ScopeConnector, "publish.via.partition.root", "bool", "false", FateNotNeeded, "is a property of the publication, which is honoured; a partitioned table whose rows carry the names of its partitions is refused, where Debezium drops them silently"),
 	option(ScopeConnector, "replica.identity.autoset.values", "string", "", FateNotCarried, "the relay never alters a table"),
 	option(ScopeConnector, "read.only", "bool", "false", FateImplied, "the relay writes nothing to the database"),
-}
 
-var captureOptions = []Option{
+	// Of the connector: what it captures.
 	elsewhere(ScopeConnector, "table.include.list", "list", "", "outbox[].table", "one entry for each table"),
 	elsewhere(ScopeConnector, "table.exclude.list", "list", "", "outbox[].table", "one entry for each table that is left"),
 	elsewhere(ScopeConnector, "schema.include.list", "list", "", "outbox[].table", "one entry for each table"),
 	elsewhere(ScopeConnector, "schema.exclude.list", "list", "", "outbox[].table", "one entry for each table that is left"),
 	option(ScopeConnector, "table.ignore.builtin", "bool", "true", FateImplied, "only configured tables are read"),
-}
 
-var snapshotOptions = []Option{
+	// Of the connector: snapshots.
 	option(ScopeConnector, "snapshot.mode", "enum(always,initial,initial_only,no_data,never,when_needed,configuration_based,custom)", "initial", FateNotNeeded, "only what is written after the slot was made is sent; rows that were there before are sent by `cdc-relay backfill`, run instead of `cdc-relay setup`"),
 	option(ScopeConnector, "snapshot.select.statement.overrides", "string", "", FateNotNeeded, "there is no snapshot"),
 	option(ScopeConnector, "snapshot.select.statement.overrides.*", "string", "", FateNotNeeded, "there is no snapshot"),
@@ -272,9 +264,8 @@ var snapshotOptions = []Option{
 	option(ScopeConnector, "incremental.snapshot.*", "string", "", FateNotNeeded, "there is no snapshot, and no signal that asks for one"),
 	option(ScopeConnector, "signal.*", "string", "", FateNotNeeded, "there are no signals"),
 	option(ScopeConnector, "notification.*", "string", "", FateNotNeeded, "there are no notifications: /status and the metrics tell what a notification would"),
-}
 
-var flowOptions = []Option{
+	// Of the connector: the flow of events.
 	elsewhere(ScopeConnector, "max.queue.size.in.bytes", "int", "0", "relay.max_in_flight_bytes", "a memory limit; the default is 8MiB"),
 	option(ScopeConnector, "max.batch.size", "int", "2048", FateNotNeeded, "rows are sent as they come; relay.max_in_flight_bytes bounds the memory"),
 	option(ScopeConnector, "max.queue.size", "int", "8192", FateNotNeeded, "as max.batch.size"),
@@ -302,9 +293,8 @@ var flowOptions = []Option{
 	option(ScopeConnector, "internal.log.position.check.enable", "bool", "true", FateImplied, "a slot that lost its position ends the start"),
 	option(ScopeConnector, "internal.*", "string", "", FateNotNeeded, "about Debezium's own workings; none of those that a worker lists changes a record"),
 	option(ScopeConnector, "openlineage.*", "string", "", FateNotNeeded, "lineage events are not sent"),
-}
 
-var connectOptions = []Option{
+	// Kafka Connect, around each connector.
 	carried(ScopeConnector, "key.converter", "class", "", "required here, because without it Connect takes the worker's"),
 	carried(ScopeConnector, "value.converter", "class", "", "required here, because without it Connect takes the worker's"),
 	carried(ScopeConnector, "header.converter", "class", "org.apache.kafka.connect.storage.SimpleHeaderConverter", ""),
@@ -333,73 +323,71 @@ var connectOptions = []Option{
 	option(ScopeConnector, "topic.creation.*", "string", "", FateNotCarried, "one rule makes all missing topics; make those of other groups beforehand"),
 	elsewhere(ScopeConnector, "producer.override.*", "string", "", "kafka", "see the producer's options"),
 	option(ScopeConnector, "admin.override.*", "string", "", FateNotNeeded, "one client makes topics and records"),
-}
 
-var transformOptions = []Option{
+	// Transforms and predicates.
 	carried(ScopeTransform, "type", "class", "", ""),
 	option(ScopeTransform, "plugin.version", "string", "", FateNotNeeded, "chooses among versions of a plugin that are installed side by side; records are those of Debezium 3.6 and Connect 4"),
 	carried(ScopeTransform, "predicate", "string", "", ""),
 	carried(ScopeTransform, "negate", "bool", "false", ""),
-	carried(ScopeTransform, "regex", "regex", "", "").of("RegexRouter"),
-	carried(ScopeTransform, "replacement", "string", "", "").of("RegexRouter"),
-	carried(ScopeTransform, "topic.format", "string", "${topic}-${timestamp}", "").of("TimestampRouter"),
-	carried(ScopeTransform, "timestamp.format", "string", "yyyyMMdd", "a Java pattern of numbers, quoted text and signs, in UTC; without an event timestamp the commit's time stands for the time of processing").of("TimestampRouter"),
-	carried(ScopeTransform, "header", "string", "", "").of("InsertHeader"),
-	carried(ScopeTransform, "value.literal", "string", "", "is parsed, so 001 is the number 1").of("InsertHeader"),
-	carried(ScopeTransform, "headers", "list", "", "").of("DropHeaders"),
-	carried(ScopeTransform, "fields", "list", "", "").of("HeaderFrom"),
-	carried(ScopeTransform, "headers", "list", "", "").of("HeaderFrom"),
-	carried(ScopeTransform, "operation", "enum(move,copy)", "", "").of("HeaderFrom"),
-	carried(ScopeTransform, "replace.null.with.default", "bool", "true", "").of("HeaderFrom"),
-	carried(ScopeTransform, "static.field", "string", "", "").of("InsertField"),
-	carried(ScopeTransform, "static.value", "string", "", "").of("InsertField"),
-	carried(ScopeTransform, "topic.field", "string", "", "").of("InsertField"),
-	carried(ScopeTransform, "partition.field", "string", "", "").of("InsertField"),
-	carried(ScopeTransform, "timestamp.field", "string", "", "").of("InsertField"),
-	option(ScopeTransform, "offset.field", "string", "", FateNotCarried, "only sink connectors have offsets").of("InsertField"),
-	carried(ScopeTransform, "replace.null.with.default", "bool", "true", "").of("InsertField"),
-	carried(ScopeTransform, "field", "string", "", "").of("HoistField"),
-	carried(ScopeTransform, "field", "string", "", "").of("ExtractField"),
-	option(ScopeTransform, "field.syntax.version", "enum(V1)", "V1", FateDefault, "").of("ExtractField"),
-	carried(ScopeTransform, "replace.null.with.default", "bool", "true", "").of("ExtractField"),
-	carried(ScopeTransform, "include", "list", "", "").of("ReplaceField"),
-	carried(ScopeTransform, "exclude", "list", "", "").of("ReplaceField"),
-	carried(ScopeTransform, "renames", "list", "", "").of("ReplaceField"),
-	carried(ScopeTransform, "replace.null.with.default", "bool", "true", "").of("ReplaceField"),
-	carried(ScopeTransform, "fields", "list", "", "").of("ValueToKey"),
-	carried(ScopeTransform, "replace.null.with.default", "bool", "true", "").of("ValueToKey"),
-	carried(ScopeTransform, "schema.name", "string", "", "").of("SetSchemaMetadata"),
-	carried(ScopeTransform, "schema.version", "int", "", "").of("SetSchemaMetadata"),
-	carried(ScopeTransform, "replace.null.with.default", "bool", "true", "").of("SetSchemaMetadata"),
-	carried(ScopeTransform, "fields.null.include", "bool", "false", "").of("DecodeLogicalDecodingMessageContent"),
-	carried(ScopeTransform, "delete.tombstone.handling.mode", "enum(drop,tombstone,rewrite,rewrite-with-tombstone,delete-to-tombstone)", "tombstone", "only tombstone, drop and delete-to-tombstone").of("ExtractNewRecordState"),
-	option(ScopeTransform, "drop.tombstones", "bool", "true", FateNotCarried, "write delete.tombstone.handling.mode").of("ExtractNewRecordState"),
-	option(ScopeTransform, "delete.handling.mode", "string", "drop", FateNotCarried, "write delete.tombstone.handling.mode").of("ExtractNewRecordState"),
-	option(ScopeTransform, "drop.fields.*", "string", "", FateNotCarried, "only its defaults are known here").of("ExtractNewRecordState"),
-	option(ScopeTransform, "add.*", "string", "", FateNotCarried, "only its defaults are known here").of("ExtractNewRecordState"),
-	option(ScopeTransform, "route.by.field", "string", "", FateNotCarried, "only its defaults are known here").of("ExtractNewRecordState"),
+	carriedOf("RegexRouter", ScopeTransform, "regex", "regex", "", ""),
+	carriedOf("RegexRouter", ScopeTransform, "replacement", "string", "", ""),
+	carriedOf("TimestampRouter", ScopeTransform, "topic.format", "string", "${topic}-${timestamp}", ""),
+	carriedOf("TimestampRouter", ScopeTransform, "timestamp.format", "string", "yyyyMMdd", "a Java pattern of numbers, quoted text and signs, in UTC; without an event timestamp the commit's time stands for the time of processing"),
+	carriedOf("InsertHeader", ScopeTransform, "header", "string", "", ""),
+	carriedOf("InsertHeader", ScopeTransform, "value.literal", "string", "", "is parsed, so 001 is the number 1"),
+	carriedOf("DropHeaders", ScopeTransform, "headers", "list", "", ""),
+	carriedOf("HeaderFrom", ScopeTransform, "fields", "list", "", ""),
+	carriedOf("HeaderFrom", ScopeTransform, "headers", "list", "", ""),
+	carriedOf("HeaderFrom", ScopeTransform, "operation", "enum(move,copy)", "", ""),
+	carriedOf("HeaderFrom", ScopeTransform, "replace.null.with.default", "bool", "true", ""),
+	carriedOf("InsertField", ScopeTransform, "static.field", "string", "", ""),
+	carriedOf("InsertField", ScopeTransform, "static.value", "string", "", ""),
+	carriedOf("InsertField", ScopeTransform, "topic.field", "string", "", ""),
+	carriedOf("InsertField", ScopeTransform, "partition.field", "string", "", ""),
+	carriedOf("InsertField", ScopeTransform, "timestamp.field", "string", "", ""),
+	optionOf("InsertField", ScopeTransform, "offset.field", "string", "", FateNotCarried, "only sink connectors have offsets"),
+	carriedOf("InsertField", ScopeTransform, "replace.null.with.default", "bool", "true", ""),
+	carriedOf("HoistField", ScopeTransform, "field", "string", "", ""),
+	carriedOf("ExtractField", ScopeTransform, "field", "string", "", ""),
+	optionOf("ExtractField", ScopeTransform, "field.syntax.version", "enum(V1)", "V1", FateDefault, ""),
+	carriedOf("ExtractField", ScopeTransform, "replace.null.with.default", "bool", "true", ""),
+	carriedOf("ReplaceField", ScopeTransform, "include", "list", "", ""),
+	carriedOf("ReplaceField", ScopeTransform, "exclude", "list", "", ""),
+	carriedOf("ReplaceField", ScopeTransform, "renames", "list", "", ""),
+	carriedOf("ReplaceField", ScopeTransform, "replace.null.with.default", "bool", "true", ""),
+	carriedOf("ValueToKey", ScopeTransform, "fields", "list", "", ""),
+	carriedOf("ValueToKey", ScopeTransform, "replace.null.with.default", "bool", "true", ""),
+	carriedOf("SetSchemaMetadata", ScopeTransform, "schema.name", "string", "", ""),
+	carriedOf("SetSchemaMetadata", ScopeTransform, "schema.version", "int", "", ""),
+	carriedOf("SetSchemaMetadata", ScopeTransform, "replace.null.with.default", "bool", "true", ""),
+	carriedOf("DecodeLogicalDecodingMessageContent", ScopeTransform, "fields.null.include", "bool", "false", ""),
+	carriedOf("ExtractNewRecordState", ScopeTransform, "delete.tombstone.handling.mode", "enum(drop,tombstone,rewrite,rewrite-with-tombstone,delete-to-tombstone)", "tombstone", "only tombstone, drop and delete-to-tombstone"),
+	optionOf("ExtractNewRecordState", ScopeTransform, "drop.tombstones", "bool", "true", FateNotCarried, "write delete.tombstone.handling.mode"),
+	optionOf("ExtractNewRecordState", ScopeTransform, "delete.handling.mode", "string", "drop", FateNotCarried, "write delete.tombstone.handling.mode"),
+	optionOf("ExtractNewRecordState", ScopeTransform, "drop.fields.*", "string", "", FateNotCarried, "only its defaults are known here"),
+	optionOf("ExtractNewRecordState", ScopeTransform, "add.*", "string", "", FateNotCarried, "only its defaults are known here"),
+	optionOf("ExtractNewRecordState", ScopeTransform, "route.by.field", "string", "", FateNotCarried, "only its defaults are known here"),
 
 	carried(ScopePredicate, "type", "class", "", ""),
-	carried(ScopePredicate, "pattern", "regex", "", "").of("TopicNameMatches"),
-	carried(ScopePredicate, "name", "string", "", "").of("HasHeaderKey"),
-}
+	carriedOf("TopicNameMatches", ScopePredicate, "pattern", "regex", "", ""),
+	carriedOf("HasHeaderKey", ScopePredicate, "name", "string", "", ""),
 
-var converterOptions = []Option{
-	carried(ScopeConverter, "schemas.enable", "bool", "true", "").of("JsonConverter"),
-	carried(ScopeConverter, "decimal.format", "enum(BASE64,NUMERIC)", "BASE64", "").of("JsonConverter"),
-	carried(ScopeConverter, "replace.null.with.default", "bool", "true", "").of("JsonConverter"),
-	option(ScopeConverter, "schemas.cache.size", "int", "1000", FateNotNeeded, "has no effect on bytes").of("JsonConverter"),
-	option(ScopeConverter, "schema.content", "string", "", FateNotNeeded, "only for reading").of("JsonConverter"),
-	option(ScopeConverter, "converter.encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, "").of("StringConverter"),
-	option(ScopeConverter, "key.converter.encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, "").of("StringConverter"),
-	option(ScopeConverter, "value.converter.encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, "").of("StringConverter"),
-	option(ScopeConverter, "encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, "").of("StringConverter"),
-	carried(ScopeConverter, "delegate.converter.type", "class", "", "").of("BinaryDataConverter"),
-	carried(ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate").of("BinaryDataConverter"),
-	carried(ScopeConverter, "delegate.converter.type", "class", "", "").of("ByteBufferConverter"),
-	carried(ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate").of("ByteBufferConverter"),
-	carried(ScopeConverter, "delegate.converter.type", "class", "", "").of("ByteArrayConverter"),
-	carried(ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate").of("ByteArrayConverter"),
+	// Converters.
+	carriedOf("JsonConverter", ScopeConverter, "schemas.enable", "bool", "true", ""),
+	carriedOf("JsonConverter", ScopeConverter, "decimal.format", "enum(BASE64,NUMERIC)", "BASE64", ""),
+	carriedOf("JsonConverter", ScopeConverter, "replace.null.with.default", "bool", "true", ""),
+	optionOf("JsonConverter", ScopeConverter, "schemas.cache.size", "int", "1000", FateNotNeeded, "has no effect on bytes"),
+	optionOf("JsonConverter", ScopeConverter, "schema.content", "string", "", FateNotNeeded, "only for reading"),
+	optionOf("StringConverter", ScopeConverter, "converter.encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, ""),
+	optionOf("StringConverter", ScopeConverter, "key.converter.encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, ""),
+	optionOf("StringConverter", ScopeConverter, "value.converter.encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, ""),
+	optionOf("StringConverter", ScopeConverter, "encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, ""),
+	carriedOf("BinaryDataConverter", ScopeConverter, "delegate.converter.type", "class", "", ""),
+	carriedOf("BinaryDataConverter", ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate"),
+	carriedOf("ByteBufferConverter", ScopeConverter, "delegate.converter.type", "class", "", ""),
+	carriedOf("ByteBufferConverter", ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate"),
+	carriedOf("ByteArrayConverter", ScopeConverter, "delegate.converter.type", "class", "", ""),
+	carriedOf("ByteArrayConverter", ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate"),
 	option(ScopeConverter, "schemas.enable", "bool", "true", FateNotNeeded, "this converter writes no schemas"),
 	option(ScopeConverter, "decimal.format", "string", "BASE64", FateNotNeeded, "this converter writes no JSON"),
 	option(ScopeConverter, "replace.null.with.default", "bool", "true", FateNotNeeded, "this converter writes no JSON"),
@@ -407,9 +395,8 @@ var converterOptions = []Option{
 	option(ScopeConverter, "delegate.converter.type.*", "string", "", FateNotNeeded, "only Debezium's converters for binary data have a delegate"),
 	option(ScopeConverter, "plugin.version", "string", "", FateNotNeeded, "chooses among versions of a plugin that are installed side by side; records are those of Debezium 3.6 and Connect 4"),
 	option(ScopeConverter, "converter.type", "string", "", FateNotNeeded, "Connect sets it itself"),
-}
 
-var workerOptions = []Option{
+	// Workers.
 	elsewhere(ScopeWorker, "bootstrap.servers", "list", "", "kafka.brokers", ""),
 	carried(ScopeWorker, "key.converter", "class", "", "where the connector has none, with the worker's properties"),
 	carried(ScopeWorker, "value.converter", "class", "", "where the connector has none, with the worker's properties"),
@@ -437,9 +424,8 @@ var workerOptions = []Option{
 	option(ScopeWorker, "internal.*", "string", "", FateNotNeeded, "about the worker"),
 	option(ScopeWorker, "consumer.*", "string", "", FateNotNeeded, "about sink connectors"),
 	option(ScopeWorker, "admin.*", "string", "", FateNotNeeded, "one client makes topics and records"),
-}
 
-var producerOptions = []Option{
+	// Producers.
 	elsewhere(ScopeProducer, "bootstrap.servers", "list", "", "kafka.brokers", ""),
 	elsewhere(ScopeProducer, "compression.type", "enum(none,gzip,snappy,lz4,zstd)", "none", "kafka.compression", "snappy here unless set; not part of a record"),
 	elsewhere(ScopeProducer, "linger.ms", "int", "0", "kafka.linger", ""),
