@@ -14,9 +14,11 @@ TEST_FLAGS ?= -count=1 -p 3 -timeout 40m
 SHORT ?=
 ifneq ($(SHORT),)
 TEST_FLAGS += -short -vet=off
-# They wait for servers and programs, read the source, or compute with values (the second line); each part
-# that they run has tests with -race of its own. At night they have it too.
+# They wait for servers and programs, read the source, or compute with values; each part that they run has
+# tests with -race of its own. ./backfill and ./cutover start some goroutines beside a relay and a sink (./relay,
+# ./replication, ./sink/kafka, ./sink/kafkatx), which the detector sees at night alone. At night all have it.
 UNRACED := ./test/integration ./cmd/cdc-relay ./test/parity ./test/fault ./test/takeover ./test ./docs test/ends \
+	./backfill ./cutover ./retention/export ./audit/match \
 	./config ./frame ./proof ./router ./router/encode ./router/record ./test/parity/golden
 BENCH_SERVERS := ./test/integration test/ends
 export CDC_RELAY_REQUIRE ?= servers

@@ -2,8 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -103,23 +101,14 @@ func (a *Apache) format(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("format Kafka: %w", err)
 	}
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	id[0] &= 0x7f        // in base64 a leading - would be read as an option
-	args := []string{"-t", base64.RawURLEncoding.EncodeToString(id), "-c", a.properties()}
+	var scram []string
 	for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, ApacheUser, ApachePassword))
+		scram = append(scram, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, ApacheUser, ApachePassword))
 	}
-	return formatKafka(ctx, a.options.Java, a.options.Jars, args)
-}
-
-// formatKafka runs StorageTool.
-func formatKafka(ctx context.Context, java, jars string, args []string) error {
-	args = slices.Concat(quick, []string{"-cp", filepath.Join(jars, "*"), "kafka.tools.StorageTool", "format"}, args)
-	if out, err := exec.CommandContext(ctx, java, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("format Kafka: %w\n%s", err, out)
-	}
-	return nil
+	return formatKafka(ctx, formatting{
+		java: a.options.Java, jars: a.options.Jars, cluster: kafkaID(), node: 1, dir: a.dir,
+		args: scram, settings: fmt.Sprint(a.options.Settings),
+	})
 }
 
 func freeAddr(host string) (string, error) {

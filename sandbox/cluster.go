@@ -2,8 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -56,11 +54,9 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 	if err := c.prepare(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	id[0] &= 0x7f        // in base64 a leading - would be read as an option
+	id := kafkaID()
 	for _, n := range c.nodes {
-		if err := c.format(ctx, n, base64.RawURLEncoding.EncodeToString(id)); err != nil {
+		if err := c.format(ctx, n, id); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 	}
@@ -107,7 +103,10 @@ func (c *Cluster) format(ctx context.Context, n *node, cluster string) error {
 	if err := os.WriteFile(n.properties(), []byte(c.settings(n)), 0o600); err != nil {
 		return fmt.Errorf("format Kafka: %w", err)
 	}
-	return formatKafka(ctx, c.options.Java, c.options.Jars, []string{"-t", cluster, "-c", n.properties()})
+	return formatKafka(ctx, formatting{
+		java: c.options.Java, jars: c.options.Jars, cluster: cluster, node: n.id, dir: n.dir,
+		settings: fmt.Sprint(len(c.nodes), c.options.Settings),
+	})
 }
 
 // settings has failures noticed within seconds, so that a test of many takes

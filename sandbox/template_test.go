@@ -3,6 +3,8 @@ package sandbox_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -75,5 +77,40 @@ func TestPostgres_ServersOfOneTemplateAreDifferentSystems(t *testing.T) {
 				t.Errorf("two servers have the same system identifier: %v", identifiers)
 			}
 		})
+	}
+}
+
+// Two clusters with one id would be one to a relay, and two folders with one id to a controller.
+func TestApache_FoldersOfOneTemplateAreDifferentBrokers(t *testing.T) {
+	harness.NeedsServer(t, "Apache Kafka")
+	java, jars, err := harness.KafkaProgram(t.Context())
+	if err != nil {
+		harness.Missing(t, "Apache Kafka", err, "install Java 17 or newer and Maven")
+	}
+	folder := templates(t)
+	property := regexp.MustCompile(`(?m)^([a-z.]+)=(.*)$`)
+	directories := map[string]bool{}
+	for node := 1; node <= 2; node++ {
+		files, err := sandbox.Formatted(t.Context(), java, jars, node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta := map[string]string{}
+		for _, match := range property.FindAllStringSubmatch(files["meta.properties"], -1) {
+			meta[match[1]] = match[2]
+		}
+		if meta["node.id"] != strconv.Itoa(node) || meta["cluster.id"] != files["cluster"] || len(meta["directory.id"]) != 22 || meta["version"] != "1" {
+			t.Errorf("the folder of broker %d of cluster %s says\n%s", node, files["cluster"], files["meta.properties"])
+		}
+		directories[meta["directory.id"]] = true
+		if len(files) != 3 || files["bootstrap.checkpoint"] == "" {
+			t.Errorf("%d files, want meta.properties and a checkpoint of which nothing is a broker's own", len(files)-1)
+		}
+	}
+	if len(directories) != 2 {
+		t.Errorf("the folders have one id: %v", directories)
+	}
+	if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || len(left) != 2 {
+		t.Errorf("the folder has %q, want one template and its lock: %v", left, err)
 	}
 }

@@ -12,7 +12,7 @@ func ciFunctions(t *testing.T, script string, env ...string) string {
 	t.Helper()
 	text := read(t, ".ci/run")
 	functions := ""
-	for _, name := range []string{"in_memory", "tests"} {
+	for _, name := range []string{"in_memory", "tests", "share_cache"} {
 		_, from, found := strings.Cut(text, "\n"+name+"() {\n")
 		body, _, ended := strings.Cut(from, "\n}\n")
 		if !found || !ended {
@@ -57,6 +57,24 @@ func TestCI_CompilesWhereTheCallerSays(t *testing.T) {
 		got := ciFunctions(t, with, "ACCOUNT="+account, "TMPDIR=/large", "GOTMPDIR=")
 		if n := strings.Count(got, "TMPDIR=/memory "+want); n == 0 || n != strings.Count(got, "make test") {
 			t.Errorf("account %q:\n%s", account, got)
+		}
+	}
+}
+
+// The rest takes the caches of the account that the tests ran as, and root's own where there is none.
+func TestCI_SharesWhatIsCompiled(t *testing.T) {
+	const with = `
+		in_memory() { :; }
+		bash() { [ -n "$ACCOUNT" ]; }
+		id() { echo 0; }
+		step() { :; }
+		function .ci/as { echo "/account/$4"; }
+		tests >/dev/null 2>&1
+		share_cache
+		printenv GOCACHE GOMODCACHE`
+	for account, want := range map[string]string{"": "/root/cache\n/root/modules", "yes": "/account/GOCACHE\n/account/GOMODCACHE"} {
+		if got := ciFunctions(t, with, "ACCOUNT="+account, "GOCACHE=/root/cache", "GOMODCACHE=/root/modules"); got != want {
+			t.Errorf("account %q: %q, want %q", account, got, want)
 		}
 	}
 }

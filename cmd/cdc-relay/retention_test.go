@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -252,6 +253,7 @@ func TestRetention_TwoSlotsTakeTheLeast(t *testing.T) {
 		defer close(advanced)
 		for ctx.Err() == nil {
 			k.db.Exec(t, "SELECT pg_replication_slot_advance($1, pg_current_wal_flush_lsn())", other)
+			<-time.After(20 * time.Millisecond)
 		}
 	}()
 	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 3 rows", "")

@@ -43,7 +43,7 @@ func relayProgram(t testing.TB) string {
 		}
 		harness.AtExit(func() error { return os.RemoveAll(dir) })
 		program.path = filepath.Join(dir, "cdc-relay")
-		cmd := exec.Command("go", "build", "-o", program.path, "./cmd/cdc-relay")
+		cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program.path, "./cmd/cdc-relay")
 		cmd.Dir = filepath.Join("..", "..")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			program.err = fmt.Errorf("%w\n%s", err, out)
@@ -137,6 +137,7 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 	if testing.Short() {
 		length = 3 * time.Second
 	}
+	relayProgram(t) // else writers would write for as long as it is built, a hundred times as much
 	ctx, cancel := context.WithTimeout(t.Context(), relaytest.Patience)
 	defer cancel()
 	began := time.Now()

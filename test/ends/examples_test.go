@@ -23,57 +23,46 @@ import (
 
 // example is a folder of examples/ and how its page says that it is prepared and run.
 type example struct {
-	name    string // empty: folder
-	folder  string
-	needs   []string   // programs
-	prepare [][]string // commands, in a copy of the folder
-	env     []string   // of prepare
-	write   []string
-	consume []string
+	name     string // empty: folder
+	folder   string
+	needs    []string   // programs
+	installs bool       // the first line of the page's commands installs what the others need
+	prepare  [][]string // commands behind that line, in a copy of the folder
+	write    []string
+	consume  []string
 }
 
-var preparePython = [][]string{{"python3", "-m", "venv", ".venv"}, {".venv/bin/pip", "install", "-q", "-r", "requirements-async.txt"}}
+var preparePython = [][]string{{".venv/bin/pip", "install", "-q", "-r", "requirements-async.txt"}}
 
 var examples = []example{
 	{folder: "go", needs: []string{"go"}, prepare: [][]string{{"go", "build", "-o", "bin/", "./write", "./consume"}}, write: []string{"bin/write"}, consume: []string{"bin/consume"}},
 	{
-		folder: "python", needs: []string{"python3"},
-		prepare: preparePython,
-		write:   []string{".venv/bin/python", "write.py"}, consume: []string{".venv/bin/python", "consume.py"},
+		folder: "python", needs: []string{"python3"}, installs: true, prepare: preparePython,
+		write: []string{".venv/bin/python", "write.py"}, consume: []string{".venv/bin/python", "consume.py"},
 	},
 	{
-		name: "python asyncio", folder: "python", needs: []string{"python3"}, prepare: preparePython,
+		name: "python asyncio", folder: "python", needs: []string{"python3"}, installs: true, prepare: preparePython,
 		write: []string{".venv/bin/python", "write.py"}, consume: []string{".venv/bin/python", "consume_async.py"},
 	},
 	{
-		folder: "typescript", needs: []string{"node", "npm"},
-		prepare: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}, {"npm", "run", "check"}, {"npm", "test"}},
-		write:   []string{"node", "--import", "tsx", "write.ts"}, consume: []string{"node", "--import", "tsx", "consume.ts"},
+		folder: "typescript", needs: []string{"node", "npm"}, installs: true,
+		write: []string{"node", "--import", "tsx", "write.ts"}, consume: []string{"node", "--import", "tsx", "consume.ts"},
 	},
 	{
-		folder: "prisma", needs: []string{"node", "npm"},
-		prepare: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}, {"npm", "run", "generate"}, {"npm", "run", "check"}},
-		env:     []string{"PRISMA_SCHEMA_ENGINE_BINARY=/bin/true"},
-		write:   []string{"node", "--import", "tsx", "write.ts"}, consume: []string{"node", "--import", "tsx", "consume.ts"},
+		folder: "prisma", needs: []string{"node", "npm"}, installs: true,
+		write: []string{"node", "--import", "tsx", "write.ts"}, consume: []string{"node", "--import", "tsx", "consume.ts"},
 	},
-	{
-		folder: "java", needs: []string{"javac", "mvn"},
-		prepare: [][]string{{"mvn", "-q", "-B", "compile", "dependency:copy-dependencies"}},
-		env:     quickMaven,
-		write:   java("Write"), consume: java("Consume"),
-	},
-	{
-		folder: "spring", needs: []string{"javac", "mvn"},
-		prepare: [][]string{{"mvn", "-q", "-B", "compile", "dependency:copy-dependencies"}},
-		env:     quickMaven,
-		write:   java("write.Write"), consume: java("consume.Consume"),
-	},
+	{folder: "java", needs: []string{"javac", "mvn"}, installs: true, write: java("Write"), consume: java("Consume")},
+	{folder: "spring", needs: []string{"javac", "mvn"}, installs: true, write: java("write.Write"), consume: java("consume.Consume")},
 }
 
 // quickJava are options for a Java that runs for seconds: they save a third to a half of its CPU.
 var quickJava = []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
 
-var quickMaven = []string{"MAVEN_OPTS=" + strings.Join(append(quickJava, os.Getenv("MAVEN_OPTS")), " ")}
+// quickInstall is an environment in which Maven is quick, and npm asks for nothing but packages.
+var quickInstall = []string{
+	"MAVEN_OPTS=" + strings.Join(append(quickJava, os.Getenv("MAVEN_OPTS")), " "), "npm_config_audit=false", "npm_config_fund=false",
+}
 
 // java is the command for a class of the example, or of folders before it.
 func java(class string, before ...string) []string {
@@ -93,6 +82,10 @@ func (x example) ready(t *testing.T) string {
 		if _, err := exec.LookPath(program); err != nil {
 			harness.Missing(t, program, err, installRuntimes)
 		}
+	}
+	commands := x.prepare
+	if x.installs {
+		commands = slices.Concat([][]string{{"bash", "-e", "-c", x.page(t)[0]}}, commands)
 	}
 	once, _ := prepared.LoadOrStore(x.folder, sync.OnceValues(func() (string, error) {
 		dir, err := sandbox.TempDir("example")
@@ -117,9 +110,9 @@ func (x example) ready(t *testing.T) string {
 		if err := os.CopyFS(copied, os.DirFS(filepath.Join(root, "examples", x.folder))); err != nil {
 			return "", err
 		}
-		for _, command := range x.prepare {
+		for _, command := range commands {
 			cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // of the table above
-			cmd.Dir, cmd.Env = copied, append(os.Environ(), x.env...)
+			cmd.Dir, cmd.Env = copied, append(os.Environ(), quickInstall...)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				return "", fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, out)
 			}

@@ -32,6 +32,14 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
+// left is harness.Left with the brokers as one more choice.
+func left(brokers *harness.Brokers, numbers ...int) bool {
+	if brokers.Fake == nil {
+		numbers = append(numbers, 1)
+	}
+	return harness.Left(numbers...)
+}
+
 // end is a database with our own table, brokers, and a relay that is set up between them.
 type end struct {
 	*relaytest.Pipeline

@@ -153,6 +153,9 @@ func sweep(ctx context.Context, t *testing.T, p *relaytest.Pipeline) (rows int) 
 			t.Error(err)
 			return rows
 		}
+		if done.Rows == 0 {
+			<-time.After(20 * time.Millisecond)
+		}
 	}
 	return rows
 }
