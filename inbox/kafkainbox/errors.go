@@ -284,6 +284,15 @@ func transient(err error) bool {
 	return errors.As(err, &connect)
 }
 
+// pooled adds what to do to an error about a statement that was prepared on another connection.
+func pooled(err error) error {
+	var server *pgconn.PgError
+	if errors.As(err, &server) && (server.Code == "26000" || server.Code == "42P05") {
+		return fmt.Errorf("%w; behind a pooler in transaction mode, set default_query_exec_mode=exec in the address of Config.DB", err)
+	}
+	return err
+}
+
 // ofCommit blames the handler for a commit that its statements made fail.
 func ofCommit(err error) error {
 	var server *pgconn.PgError
