@@ -17,7 +17,9 @@ import (
 
 // Config is what a Consumer is made of. Zero fields have the default that is named.
 type Config struct {
-	// Consumer names the handler in the database, see inbox.Config.
+	// Consumer names the handler in the database, see inbox.Config. Two services with one name share the
+	// events of a topic, in different groups too: each event is handled by one of them alone. On different
+	// topics the shorter Keep of the two decides.
 	Consumer string
 
 	// Brokers are addresses of the cluster, Topics what is read, Group the consumer group (default:
