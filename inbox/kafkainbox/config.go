@@ -17,7 +17,9 @@ import (
 
 // Config is what a Consumer is made of. Zero fields have the default that is named.
 type Config struct {
-	// Consumer names the handler in the database, see inbox.Config.
+	// Consumer names the handler in the database, see inbox.Config. Two services with one name share the
+	// events of a topic, in different groups too: each event is handled by one of them alone. On different
+	// topics the shorter Keep of the two decides.
 	Consumer string
 
 	// Brokers are addresses of the cluster, Topics what is read, Group the consumer group (default:
@@ -26,7 +28,8 @@ type Config struct {
 	Topics  []string
 	Group   string
 
-	// DB is where the effects go and the keys are. It needs Connections connections and two more.
+	// DB is where the effects go and the keys are. It needs Connections connections and two more; with
+	// fewer, rounds wait for each other, and the consumer logs a warning.
 	DB *pgxpool.Pool
 
 	// Schema has the tables of `cdc-relay sql --inbox` (default: public).
@@ -35,7 +38,8 @@ type Config struct {
 	// Handle does the work of a record, in the transaction. An error, a panic, a statement that
 	// failed and rows that are left open roll it back. The transaction is neither committed nor
 	// rolled back by the handler; savepoints (tx.Begin) are the handler's own. So are the fields of the
-	// record; the bytes that they point to stay as they are.
+	// record; the bytes that they point to stay as they are. The transaction is the handler's until it
+	// returns, for one statement at a time.
 	Handle func(ctx context.Context, tx pgx.Tx, record *kgo.Record) error
 
 	// HandleRound is Handle for all records of a round at once, for statements in bulk; see
@@ -99,7 +103,8 @@ type Retry struct {
 	Max      time.Duration // longest wait of all (default: 30 s)
 }
 
-// Events are calls for metrics. Each may be nil; none may block. Several goroutines call them.
+// Events are calls for metrics. Each may be nil; none may block, or wait for the end of Run. Several
+// goroutines call them. A panic of one ends the process.
 type Events struct {
 	// Round was committed.
 	Round func(Round)

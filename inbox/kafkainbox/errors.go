@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -88,10 +87,19 @@ type TransactionError struct {
 	Offset    int64 // of the record whose handler it was; with HandleRound of the first of the round
 	Last      int64 // offset of the last record of the round
 	Err       error // why claims could not be taken back; else nil
+
+	// Another says that the statement began another transaction, as COMMIT AND CHAIN does. It is noticed
+	// at the end of the round: it may be the handler of any record from Offset to Last, and the claims of
+	// all of them are taken back.
+	Another bool
 }
 
 func (e *TransactionError) Error() string {
-	text := fmt.Sprintf("topic %s, partition %d, offset %d: the handler ended the transaction, by a statement such as COMMIT or ROLLBACK; have it return nil or an error instead, and start again", e.Topic, e.Partition, e.Offset)
+	what, statement := fmt.Sprintf("offset %d: the handler ended the transaction", e.Offset), "COMMIT or ROLLBACK"
+	if e.Another {
+		what, statement = fmt.Sprintf("offsets %d to %d: the handler of one of these records ended the transaction and began another one", e.Offset, e.Last), "COMMIT AND CHAIN"
+	}
+	text := fmt.Sprintf("topic %s, partition %d, %s, by a statement such as %s; have it return nil or an error instead, and start again", e.Topic, e.Partition, what, statement)
 	if e.Err != nil {
 		text += fmt.Sprintf("; the records up to offset %d may be claimed without their effects, as the claims could not be taken back (%s)", e.Last, describe(e.Err))
 	}
@@ -276,14 +284,19 @@ func transient(err error) bool {
 	return errors.As(err, &connect)
 }
 
+// pooled adds what to do to an error about a statement that was prepared on another connection.
+func pooled(err error) error {
+	var server *pgconn.PgError
+	if errors.As(err, &server) && (server.Code == "26000" || server.Code == "42P05") {
+		return fmt.Errorf("%w; behind a pooler in transaction mode, set default_query_exec_mode=exec in the address of Config.DB", err)
+	}
+	return err
+}
+
 // ofCommit blames the handler for a commit that its statements made fail.
 func ofCommit(err error) error {
 	var server *pgconn.PgError
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, pgx.ErrTxCommitRollback):
-		return &handlerError{errSwallowed}
 	case errors.As(err, &server) && !transient(err): // a deferred constraint or trigger
 		return &handlerError{err}
 	case closed(err):

@@ -114,6 +114,18 @@ func sqlError(code string) error {
 	return fmt.Errorf("insert invoice of secret: %w", &pgconn.PgError{Code: code, Message: "secret"})
 }
 
+// An error about prepared statements comes again and again behind a pooler, and names the setting.
+func TestTrouble_OfAPoolerNamesTheSetting(t *testing.T) {
+	for code, want := range map[string]bool{"26000": true, "42P05": true, "57P01": false, "23505": false} {
+		var got error
+		c := &Consumer{cfg: Config{Events: Events{Trouble: func(err error) { got = err }}}.withDefaults()}
+		c.trouble(t.Context(), progressError("read", sqlError(code)))
+		if got == nil || strings.Contains(got.Error(), "default_query_exec_mode=exec") != want || !errors.As(got, new(*pgconn.PgError)) {
+			t.Errorf("%s: %v", code, got)
+		}
+	}
+}
+
 func TestBlame_IsTheRecordsOnlyWhereItsHandlerFailed(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -124,7 +136,7 @@ func TestBlame_IsTheRecordsOnlyWhereItsHandlerFailed(t *testing.T) {
 		"handler's time limit":    {&handlerError{context.DeadlineExceeded}, attempt},
 		"statement timeout":       {&handlerError{sqlError("57014")}, attempt},
 		"panic":                   {&handlerError{&PanicError{Value: "secret"}}, attempt},
-		"swallowed":               {ofCommit(pgx.ErrTxCommitRollback), attempt},
+		"swallowed":               {ofCommit(sqlError("25P02")), attempt},
 		"deferred constraint":     {ofCommit(sqlError("23503")), attempt},
 		"permanent":               {&handlerError{fmt.Errorf("decode: %w", Permanent(errors.New("secret")))}, hopeless},
 		"permanent, and deadlock": {&handlerError{Permanent(sqlError("40P01"))}, hopeless},
@@ -155,7 +167,7 @@ func TestBlame_IsTheRecordsOnlyWhereItsHandlerFailed(t *testing.T) {
 			t.Errorf("%s: %s", name, refused)
 		}
 	}
-	if ofCommit(nil) != nil || Permanent(nil) != nil {
+	if Permanent(nil) != nil {
 		t.Error("no error became one")
 	}
 	text := (&RecordError{"orders", 3, 17, 2, fmt.Errorf("at: %w", Permanent(sqlError("23505")))}).Error()

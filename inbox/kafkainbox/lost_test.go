@@ -89,7 +89,7 @@ func (s *standIn) answer(conn net.Conn, backend *pgproto3.Backend, sql string, s
 	case strings.EqualFold(sql[:min(5, len(sql))], "begin"):
 		done("BEGIN")
 		return 'T'
-	case sql == "commit", sql == "rollback":
+	case sql == commitRound, sql == "rollback":
 		done(strings.ToUpper(sql))
 		return 'I'
 	case sql == endsAlone, sql == endsServer, sql == endsBeside:

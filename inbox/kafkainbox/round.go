@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -125,18 +126,25 @@ func (p *partition) round(q *queue, items []item, beside *probe) error {
 		w.next("")
 		returned, err := p.call(tx, lent(fresh))
 		if over(tx) {
-			return p.takeBack(tx, fresh[returned:], items)
+			return p.takeBack(tx, fresh[returned:], items, false)
 		}
 		if err == nil {
 			err = givenBack(tx)
 		}
 		if err != nil {
+			w.next("end the transaction")
+			if p.isAnother(tx) {
+				return p.takeBack(tx, fresh, items, true)
+			}
 			return ofConnection(tx, err)
 		}
 	}
 	w.next("commit")
-	if err := ofCommit(tx.Commit(p.ctx)); err != nil {
-		return err
+	switch err := tx.Commit(p.ctx); {
+	case unmarked(err):
+		return p.takeBack(tx, fresh, items, true)
+	case err != nil:
+		return ofCommit(err)
 	}
 	p.committed(q, items, last)
 	duplicates := len(items) - len(fresh)
@@ -150,6 +158,29 @@ func (p *partition) round(q *queue, items []item, beside *probe) error {
 	return nil
 }
 
+// A round's transaction has a savepoint from its beginning to its end. A statement such as COMMIT AND CHAIN
+// ends that transaction and begins another one, which lacks it: what the other one has is not committed. It takes
+// no round trip, but a second transaction id.
+const (
+	markRound   = "; savepoint cdc_relay"
+	commitRound = "release savepoint cdc_relay; commit"
+)
+
+// unmarked reports whether an error is that of a transaction without the savepoint.
+func unmarked(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "3B001"
+}
+
+// isAnother reports whether the transaction of a round that failed is another one than was begun. A transaction
+// that is aborted tells it, too. One that is in use, or whose connection is gone, tells nothing.
+func (p *partition) isAnother(tx pgx.Tx) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), commitLimit)
+	defer cancel()
+	_, err := tx.Exec(ctx, "rollback to savepoint cdc_relay")
+	return unmarked(err)
+}
+
 // transaction waits for a connection and begins a transaction. end rolls back what was not committed, and
 // frees the connection. An attempt beside a probe has the connection made for it, and no parallel workers,
 // see lost.go.
@@ -159,9 +190,9 @@ func (p *partition) transaction(beside *probe) (tx pgx.Tx, w *wait, end func(), 
 	case <-p.ctx.Done():
 		return nil, nil, nil, context.Cause(p.ctx)
 	}
-	db, how := p.c.cfg.DB, pgx.TxOptions{}
+	db, how := p.c.cfg.DB, pgx.TxOptions{BeginQuery: "begin" + markRound, CommitQuery: commitRound}
 	if beside != nil {
-		db, how = beside.round, pgx.TxOptions{BeginQuery: "begin; SET LOCAL max_parallel_workers_per_gather = 0"}
+		db, how.BeginQuery = beside.round, "begin; SET LOCAL max_parallel_workers_per_gather = 0"+markRound
 	}
 	w = p.timed("begin a transaction")
 	if tx, err = db.BeginTx(p.ctx, how); err != nil {
@@ -349,31 +380,45 @@ func over(tx pgx.Tx) bool {
 }
 
 // takeBack takes the claims of items back that were committed without their work, and returns why Run ends.
-func (p *partition) takeBack(tx pgx.Tx, left, round []item) error {
-	why := &TransactionError{Topic: p.topic, Partition: p.number, Offset: left[0].record.Offset, Last: round[len(round)-1].record.Offset}
+// Where the handler began another transaction, that one is rolled back, and any of the items may be its record.
+func (p *partition) takeBack(tx pgx.Tx, left, round []item, another bool) error {
+	why := &TransactionError{Topic: p.topic, Partition: p.number, Offset: left[0].record.Offset, Last: round[len(round)-1].record.Offset, Another: another}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), commitLimit)
 	defer cancel()
-	if p.c.cfg.Offsets {
-		_, why.Err = tx.Exec(ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, why.Last+1, why.Offset, time.Time{}, pgtype.UUID{})
-		return why
-	}
-	if _, why.Err = tx.Exec(ctx, "BEGIN"); why.Err != nil {
-		return why
-	}
-	for i := range left {
-		// A dead key is claimed again.
-		if why.Err = p.c.box.Bury(ctx, pgxinbox.Tx(tx), left[i].key); why.Err != nil {
+	var db interface {
+		Begin(ctx context.Context) (pgx.Tx, error)
+		Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	} = tx.Conn()
+	if tx.Conn().IsClosed() { // by the commit that failed
+		db = p.c.cfg.DB
+	} else if !over(tx) {
+		if _, why.Err = db.Exec(ctx, "rollback"); why.Err != nil {
 			return why
 		}
 	}
-	why.Err = tx.Commit(ctx)
+	if p.c.cfg.Offsets {
+		_, why.Err = db.Exec(ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, why.Last+1, why.Offset, time.Time{}, pgtype.UUID{})
+		return why
+	}
+	why.Err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		for i := range left {
+			// A dead key is claimed again.
+			if err := p.c.box.Bury(ctx, pgxinbox.Tx(tx), left[i].key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	return why
 }
 
 // givenBack returns an error for a transaction that cannot be committed as it comes from the handler.
 func givenBack(tx pgx.Tx) error {
-	if tx.Conn().PgConn().IsBusy() {
+	switch conn := tx.Conn().PgConn(); {
+	case conn.IsBusy():
 		return &handlerError{errOpen}
+	case conn.TxStatus() == 'E':
+		return &handlerError{errSwallowed}
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/inbox"
 )
 
-// Tx is a transaction of pgx or pgxpool. A pool or a connection is none, and does not compile.
+// Tx is a transaction of pgx or pgxpool. A pool or a connection is none, and does not compile. In one that
+// has ended, by a statement too, every call returns inbox.ErrNoTransaction.
 func Tx(tx pgx.Tx) inbox.Tx {
 	if tx == nil {
 		return nil
@@ -20,6 +21,9 @@ func Tx(tx pgx.Tx) inbox.Tx {
 type transaction struct{ tx pgx.Tx }
 
 func (t transaction) Query(ctx context.Context, query string, args []any, row func(func(...any) error) error) error {
+	if conn := t.tx.Conn(); conn != nil && conn.PgConn().TxStatus() == 'I' {
+		return inbox.ErrNoTransaction
+	}
 	rows, err := t.tx.Query(ctx, query, args...)
 	if err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/outbox"
 )
 
-// Tx is a transaction of pgx or pgxpool. A pool or a connection is none, and does not compile.
+// Tx is a transaction of pgx or pgxpool. A pool or a connection is none, and does not compile. In one that
+// has ended, by a statement too, every call returns outbox.ErrNoTransaction.
 func Tx(tx pgx.Tx) outbox.Tx {
 	if tx == nil {
 		return nil
@@ -20,8 +21,17 @@ func Tx(tx pgx.Tx) outbox.Tx {
 
 type transaction struct{ tx pgx.Tx }
 
+// over reports whether the transaction has ended: a statement would commit by itself.
+func over(tx pgx.Tx) bool {
+	conn := tx.Conn()
+	return conn != nil && conn.PgConn().TxStatus() == 'I'
+}
+
 // Run sends several statements at once.
 func (t transaction) Run(ctx context.Context, statements []outbox.Statement, row func(func(...any) error) error) error {
+	if over(t.tx) {
+		return outbox.ErrNoTransaction
+	}
 	if len(statements) == 1 {
 		rows, err := t.tx.Query(ctx, statements[0].SQL, arguments(statements[0].Args)...)
 		if err != nil {

@@ -83,3 +83,75 @@ func TestHandler_ThatEndsTheTransactionLosesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A handler may end the transaction and begin another one by the same statement, such as COMMIT AND CHAIN. The
+// server's status is the same as before then, whatever the handler does next. Run ends; no claim stays without
+// its work, and no work without its claim.
+func TestHandler_ThatBeginsAnotherTransactionLosesNothing(t *testing.T) {
+	t.Parallel()
+	nexts := map[string]func(context.Context, pgx.Tx) error{
+		"returns nil": func(context.Context, pgx.Tx) error { return nil },
+		"fails":       func(context.Context, pgx.Tx) error { return errPoison },
+		"aborts": func(ctx context.Context, tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "SELECT 1/0")
+			return err
+		},
+		"hides an error": func(ctx context.Context, tx pgx.Tx) error {
+			_, _ = tx.Exec(ctx, "SELECT 1/0") // what is tried here
+			return nil
+		},
+	}
+	for _, way := range []string{"one at a time", "parallel", "offsets", "rounds"} {
+		for _, statement := range []string{"COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT; BEGIN"} {
+			for next, then := range nexts {
+				t.Run(way+" "+statement+" "+next, func(t *testing.T) {
+					t.Parallel()
+					s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+					s.produce(t, 60, 3)
+					bad := s.past[20]
+					cfg := s.config()
+					ways[way](&cfg)
+					// What was committed with the claims that are taken back is there when its record comes again.
+					once := func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
+						_, err := tx.Exec(ctx, "INSERT INTO journal (event, key, seq) SELECT $1::text, $2, $3 WHERE NOT EXISTS (SELECT FROM journal WHERE event = $1::text)", header(r, "id"), string(r.Key), number(r))
+						return err
+					}
+					rounds := func(handle func(context.Context, pgx.Tx, *kgo.Record) error) {
+						if cfg.HandleRound == nil {
+							cfg.Handle = handle
+							return
+						}
+						cfg.HandleRound = func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error {
+							for _, r := range records {
+								if err := handle(ctx, tx, r); err != nil {
+									return err
+								}
+							}
+							return nil
+						}
+					}
+					rounds(func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
+						if r.Offset != bad.Offset {
+							return once(ctx, tx, r)
+						}
+						if _, err := tx.Exec(ctx, statement); err != nil {
+							t.Error(err)
+						}
+						if err := once(ctx, tx, r); err != nil {
+							t.Error(err)
+						}
+						return then(ctx, tx)
+					})
+					for range 2 {
+						e := stopsBy[*kafkainbox.TransactionError](t, s.start(t, cfg))
+						if e.Err != nil || !e.Another || e.Offset > bad.Offset || e.Last < bad.Offset {
+							t.Fatal(e)
+						}
+					}
+					rounds(once)
+					s.finish(t, s.start(t, cfg))
+				})
+			}
+		}
+	}
+}

@@ -467,3 +467,30 @@ func TestClaim_OfADeadKeyIsKeptFromThenOn(t *testing.T) {
 		t.Errorf("claimed %d times", claimed)
 	}
 }
+
+// A claim in a transaction that has ended would commit by itself, without the work.
+func TestOnce_RefusesATransactionThatIsOver(t *testing.T) {
+	t.Parallel()
+	db := harness.Postgres(t)
+	createInbox(t, db)
+	b, conn := newInbox(t, "billing"), db.Connect(t)
+	for name, end := range overs {
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := end(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Once(t.Context(), pgxinbox.Tx(tx), inbox.ByID("t", name), func(context.Context) error {
+			t.Error("the handler was called")
+			return nil
+		})
+		if !errors.Is(err, inbox.ErrNoTransaction) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := harness.Query[int](t, db, "SELECT count(*)::int FROM inbox"); n != 0 {
+		t.Errorf("%d keys were claimed", n)
+	}
+}

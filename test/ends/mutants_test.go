@@ -24,7 +24,7 @@ type mutant struct {
 var mutants = []mutant{
 	{"keys are looked up first, and claimed behind the handler", [][3]string{
 		{"inbox/kafkainbox/round.go", "fresh, err := p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keysOf(items))\n", "fresh, err := p.c.box.Known(p.ctx, pgxinbox.Tx(tx), keysOf(items))\n\tfor i := range fresh {\n\t\tfresh[i] = !fresh[i]\n\t}\n"},
-		{"inbox/kafkainbox/round.go", "	if err := ofCommit(tx.Commit(p.ctx)); err != nil {", "	_, _ = p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keysOf(items))\n	if err := ofCommit(tx.Commit(p.ctx)); err != nil {"},
+		{"inbox/kafkainbox/round.go", "	w.next(\"commit\")\n", "	_, _ = p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keysOf(items))\n	w.next(\"commit\")\n"},
 	}, ".", "TestConsumer_HandlesEachEventOnce/postgres15/kfake/one_at_a_time"},
 	{"the offset is that of what was taken", [][3]string{
 		{"inbox/kafkainbox/tracker.go", "	t.open = append(t.open, taken{offset: offset, epoch: epoch})\n", "	t.open = append(t.open, taken{offset: offset, epoch: epoch})\n	t.next, t.epoch = offset+1, epoch\n"},
@@ -132,6 +132,12 @@ var mutants = []mutant{
 	{"a handler may end the transaction by a statement", [][3]string{
 		{"inbox/kafkainbox/round.go", "		if over(tx) {\n", "		if over(tx) && p == nil {\n"},
 	}, ".", "TestHandler_ThatEndsTheTransactionLosesNothing/one_at_a_time_COMMIT"},
+	{"a transaction that a handler began is committed", [][3]string{
+		{"inbox/kafkainbox/round.go", "commitRound = \"release savepoint cdc_relay; commit\"", "commitRound = \"commit\""},
+	}, ".", "TestHandler_ThatBeginsAnotherTransactionLosesNothing/one_at_a_time_COMMIT_AND_CHAIN_returns_nil"},
+	{"a round that failed in a transaction that a handler began is tried again", [][3]string{
+		{"inbox/kafkainbox/round.go", "			if p.isAnother(tx) {\n", "			if p.isAnother(tx) && p == nil {\n"},
+	}, ".", "TestHandler_ThatBeginsAnotherTransactionLosesNothing/one_at_a_time_COMMIT_AND_CHAIN_fails"},
 	{"offsets wait for the clock", [][3]string{
 		{"inbox/kafkainbox/partition.go", "p.loaded && now.next >= 0 && now != p.stored", "p.loaded && now.next >= 0 && !now.at.IsZero() && now != p.stored"},
 	}, "../../inbox/kafkainbox", "TestReached_IsTheDatabasesUntilSomethingIsDone"},

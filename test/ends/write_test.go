@@ -420,3 +420,42 @@ func TestWrite_SaysThatAKeyIsTooLong(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A statement in a transaction that has ended would commit by itself, the event without what it announces.
+func TestWrite_RefusesATransactionThatIsOver(t *testing.T) {
+	t.Parallel()
+	db := harness.Postgres(t)
+	db.Exec(t, table(t))
+	w, conn := writer(t, outbox.Config{}), db.Connect(t)
+	event := outbox.Event{AggregateType: "order", AggregateID: "o-1", Type: "OrderPlaced", Payload: 1}
+	for name, end := range overs {
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := end(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		_, one := w.Write(t.Context(), pgxoutbox.Tx(tx), event)
+		_, many := w.Write(t.Context(), pgxoutbox.Tx(tx), event, event)
+		_, copied := pgxoutbox.Copy(t.Context(), w, tx, func(yield func(outbox.Event, error) bool) { yield(event, nil) })
+		for _, err := range []error{one, many, copied} {
+			if !errors.Is(err, outbox.ErrNoTransaction) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if n := harness.Query[int](t, db, "SELECT count(*)::int FROM outbox"); n != 0 {
+		t.Errorf("%d events were written", n)
+	}
+}
+
+// overs end a transaction of pgx.
+var overs = map[string]func(context.Context, pgx.Tx) error{
+	"committed":   func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
+	"rolled back": func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
+	"ended by a statement": func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "COMMIT")
+		return err
+	},
+}
