@@ -17,14 +17,14 @@ import (
 // the server, and aborts the transaction. So does an error of events, and an event that the
 // relay could not send (*outbox.EventError), as rows before it are on their way by then.
 func Copy(ctx context.Context, w *outbox.Writer, tx pgx.Tx, events iter.Seq2[outbox.Event, error]) (int64, error) {
-	if over(tx) {
-		return 0, outbox.ErrNoTransaction
-	}
 	next, stop := iter.Pull2(events)
 	defer stop()
 	c, err := w.Copier(ctx)
 	if err != nil {
 		return 0, err
+	}
+	if tx == nil || over(tx) {
+		return 0, outbox.ErrNoTransaction
 	}
 	var now time.Time
 	if err := tx.QueryRow(ctx, "SELECT now()").Scan(&now); err != nil {

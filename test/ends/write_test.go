@@ -381,8 +381,11 @@ func TestCopy_LoadsEvents(t *testing.T) {
 		t.Errorf("%d records", len(records))
 	}
 	deleting := writer(t, outbox.Config{Store: outbox.DeleteRow})
-	if _, err := pgxoutbox.Copy(t.Context(), deleting, nil, nil); err == nil {
-		t.Error("a COPY that deletes is allowed")
+	if _, err := pgxoutbox.Copy(t.Context(), deleting, nil, nil); err == nil || errors.Is(err, outbox.ErrNoTransaction) {
+		t.Errorf("a COPY that deletes is allowed: %v", err)
+	}
+	if _, err := pgxoutbox.Copy(t.Context(), writer(t, outbox.Config{}), nil, nil); !errors.Is(err, outbox.ErrNoTransaction) {
+		t.Errorf("without a transaction: %v", err)
 	}
 }
 
