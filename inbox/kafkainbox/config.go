@@ -28,8 +28,8 @@ type Config struct {
 	Topics  []string
 	Group   string
 
-	// DB is where the effects go and the keys are. It needs Connections connections and two more; with
-	// fewer, rounds wait for each other, and the consumer logs a warning.
+	// DB is where the effects go and the keys are. It should have Connections connections and two more.
+	// With fewer than Connections rounds wait for each other, and the consumer logs a warning.
 	DB *pgxpool.Pool
 
 	// Schema has the tables of `cdc-relay sql --inbox` (default: public).

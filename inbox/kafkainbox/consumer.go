@@ -113,8 +113,8 @@ func New(cfg Config) (*Consumer, error) {
 // Where a topic is another one than before, or has lost records that were not read, Run returns a
 // TopicError or a LostError; where a statement of the handler ended the transaction, a TransactionError.
 func (c *Consumer) Run(ctx context.Context) error {
-	if has, needs := c.cfg.DB.Config().MaxConns, c.cfg.Connections+2; int64(has) < int64(needs) {
-		c.cfg.Logger.Warn("the pool is too small: rounds and the progress wait for each other's connections", "connections", has, "needed", needs)
+	if has, needs := c.cfg.DB.Config().MaxConns, c.cfg.Connections; int(has) < needs {
+		c.cfg.Logger.Warn("the pool is too small: rounds wait for each other's connections", "connections", has, "needed", needs+2)
 	}
 	if err := c.awaitTables(ctx); err != nil || ctx.Err() != nil {
 		return err
