@@ -88,7 +88,7 @@ type TransactionError struct {
 	Last      int64 // offset of the last record of the round
 	Err       error // why claims could not be taken back; else nil
 
-	// Another says that the statement began another transaction, as COMMIT AND CHAIN does. It is noticed
+	// Another is set if the statement began another transaction, as COMMIT AND CHAIN does. That is noticed
 	// at the end of the round: it may be the handler of any record from Offset to Last, and the claims of
 	// all of them are taken back.
 	Another bool
