@@ -141,7 +141,7 @@ func (p *partition) round(q *queue, items []item, beside *probe) error {
 	}
 	w.next("commit")
 	switch err := tx.Commit(p.ctx); {
-	case unmarked(err):
+	case unmarked(err) && len(fresh) > 0: // else no handler had it
 		return p.takeBack(tx, fresh, items, true)
 	case err != nil:
 		return ofCommit(err)

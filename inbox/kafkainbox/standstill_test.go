@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestStands_IsToldEverMoreSeldom(t *testing.T) {
+func TestStands_IsReportedLessAndLessOften(t *testing.T) {
 	t.Parallel()
 	p := testPartition(t, Config{})
 	began := time.Now()
