@@ -41,8 +41,8 @@ type Options struct {
 	StatusInterval time.Duration
 
 	// DeadAfter is the silence after which the server is taken for dead, although
-	// every status message asks for a reply. Defaults to the greater of 30s and the
-	// connection's wal_sender_timeout.
+	// it is asked for a reply every StatusInterval. Defaults to the greater of 30s and
+	// the connection's wal_sender_timeout.
 	DeadAfter time.Duration
 
 	// ShutdownGrace bounds how long a stopping server is kept waiting for rows

@@ -50,6 +50,7 @@ type status struct {
 	frozen       bool    // flush must never move again
 
 	sent      time.Time // the last status that had something new or was due
+	asked     time.Time // the last status that asked for a reply
 	lastAsked time.Time // the last call of confirmed
 	lastWrite time.Time // the last write of any kind
 	owed      bool      // the server waits for a reply
@@ -88,12 +89,9 @@ func (s *status) tick(now time.Time, received wal.LSN) error {
 		return err
 	}
 	s.lastAsked = now
-	switch {
-	case !now.Before(s.sent.Add(s.interval)):
-		// An idle server may send nothing unless it is asked.
-		return s.send(now, received, flush, true)
-	case flush > s.flush, s.owed && !now.Before(s.sent.Add(replyInterval)):
-		return s.send(now, received, flush, false)
+	if flush > s.flush || !now.Before(s.sent.Add(s.interval)) || s.owed && !now.Before(s.sent.Add(replyInterval)) {
+		// An idle server may send nothing unless it is asked, also while we tell it new positions.
+		return s.send(now, received, flush, !now.Before(s.asked.Add(s.interval)))
 	}
 	return nil
 }
@@ -139,6 +137,9 @@ func (s *status) check(confirmed wal.LSN) (wal.LSN, error) {
 func (s *status) send(now time.Time, received, flush wal.LSN, ask bool) error {
 	s.write = max(s.write, received, flush)
 	s.flush = flush
+	if ask {
+		s.asked = now
+	}
 	var msg [statusSize]byte
 	s.encode(&msg, now, ask)
 	return s.transmit(now, msg[:])

@@ -100,8 +100,8 @@ func (s *Stream) Received() wal.LSN { return wal.LSN(s.received.Load()) }
 // ServerEnd is the highest position that the server has named.
 func (s *Stream) ServerEnd() wal.LSN { return wal.LSN(s.serverEnd.Load()) }
 
-// Silent is how long the server has sent nothing, although every status asks for a reply. It is
-// zero while Run waits for room in out, and before and after Run.
+// Silent is how long the server has sent nothing, although it is asked for a reply every
+// StatusInterval. It is zero while Run waits for room in out, and before and after Run.
 func (s *Stream) Silent() time.Duration {
 	at := s.heard.Load()
 	if at == 0 {

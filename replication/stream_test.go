@@ -370,6 +370,35 @@ func TestSilentServerIsTakenForDead(t *testing.T) {
 	})
 }
 
+// Slow brokers may take for a long time what was read from a server that has nothing else to send.
+func TestQuietServerIsAskedWhileTheConfirmedPositionMoves(t *testing.T) {
+	bubble(t, Options{DeadAfter: 30 * time.Second}, func(t *testing.T, f *fakeServer) {
+		const transactions = 200
+		go func() {
+			for n := range wal.LSN(transactions) {
+				f.wal(txn(0x200+0x100*n, uint32(n)+7, "1")...)
+			}
+		}()
+		end := wal.LSN(0x230 + 0x100*(transactions-1))
+		for b := f.take(); b == nil || b.Through < end; b = f.take() {
+		}
+		heard := len(f.told())
+		for n := range wal.LSN(transactions) {
+			f.confirm(0x230 + 0x100*n)
+			pass(300 * time.Millisecond)
+			synctest.Wait()
+			for said := f.told(); heard < len(said); heard++ {
+				if said[heard].ask {
+					f.keepAlive(end, false)
+				}
+			}
+			if silent := f.stream.Silent(); silent > 2*time.Second {
+				t.Fatalf("silent for %s after %s, and the server answers whenever it is asked", silent, time.Since(f.begun))
+			}
+		}
+	})
+}
+
 func TestStoppingServerIsNotKeptWaitingForKafka(t *testing.T) {
 	bubble(t, Options{ShutdownGrace: 20 * time.Second}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...)
