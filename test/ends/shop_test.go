@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/url"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,7 +54,48 @@ func newShop(t testing.TB, db *harness.Database, brokers *harness.Brokers, parti
 	}
 	t.Cleanup(client.Close)
 	s.sent = client
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.standing())
+		}
+	})
 	return s
+}
+
+// standing says who has which partition, what of it is left, what the database does, and what consumers of this
+// process do.
+func (s *shop) standing() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var b strings.Builder
+	admin := kadm.NewClient(s.sent)
+	lags, err := admin.Lag(ctx, s.group)
+	fmt.Fprintln(&b, "group", s.group, err)
+	lags.Each(func(group kadm.DescribedGroupLag) {
+		fmt.Fprintln(&b, group.State, group.Error())
+		for _, lag := range group.Lag.Sorted() {
+			member := "nobody's"
+			if lag.Member != nil {
+				member = "of " + lag.Member.MemberID
+			}
+			fmt.Fprintf(&b, "partition %d %s: committed %d of %d\n", lag.Partition, member, lag.Commit.At, lag.End.Offset)
+		}
+	})
+	if conn, err := pgx.Connect(ctx, s.db.URL); err == nil {
+		rows, _ := conn.Query(ctx, `SELECT concat_ws(' ', pid, state, wait_event_type, wait_event, pg_blocking_pids(pid)::text, clock_timestamp() - state_change, left(query, 120))
+			FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		fmt.Fprintln(&b, strings.Join(lines, "\n"), err)
+		_ = conn.Close(ctx)
+	}
+	var all strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&all, 2)
+	for stack := range strings.SplitSeq(all.String(), "\n\n") {
+		if strings.Contains(stack, "kafkainbox") {
+			fmt.Fprint(&b, stack, "\n\n")
+		}
+	}
+	return b.String()
 }
 
 // produce sends n events of some keys, each with the next number of its key.
