@@ -111,7 +111,7 @@ build: ## the static binary, in .bin/cdc-relay
 
 .PHONY: lint
 lint: $(GOLANGCI) ## formatting and linters, vet among them
-	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	@unformatted=$$(find . \( -name .bin -o -name dist -o -name .git \) -prune -o -name '*.go' -exec gofmt -l {} +); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted >&2; exit 1; fi
 	$(GOLANGCI) run ./...
 	@for module in $(MODULES); do (cd $$module && $(CURDIR)/$(GOLANGCI) run ./...); done
@@ -121,7 +121,7 @@ $(GOLANGCI):
 	mv .bin/golangci-lint $@
 
 .PHONY: browser
-browser: ## journeys through the console in Chromium; needs chromium, node and npm; BROWSER_ONLY=axe for some
+browser: ## journeys through the console in Chromium; needs chromium, node and npm; BROWSER_ONLY=axe for some, BROWSER_BUT=axe for the others
 	@mkdir -p .bin/browser && cp test/browser/package.json test/browser/package-lock.json .bin/browser/
 	@if command -v npm >/dev/null; then cd .bin/browser && npm ci --silent --no-audit --no-fund; fi
 	$(GO) test -tags tools -count=1 -timeout 15m -v ./test/browser
@@ -210,7 +210,7 @@ $(GREMLINS):
 	mv .bin/gremlins $@
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (20s); FUZZPART=1/3 for each third one, from the second on
+fuzz: ## every fuzz target for FUZZTIME (20s); FUZZPART=1/3 for the second third of them
 	@bash test/fuzz.sh "$(GO)" "$(FUZZTIME)" "$(FUZZPART)"
 
 .PHONY: bench

@@ -12,7 +12,7 @@ func ciFunctions(t *testing.T, script string, env ...string) string {
 	t.Helper()
 	text := read(t, ".ci/run")
 	functions := ""
-	for _, name := range []string{"in_memory", "tests", "share_cache"} {
+	for _, name := range []string{"in_memory", "tests", "rest", "beside"} {
 		_, from, found := strings.Cut(text, "\n"+name+"() {\n")
 		body, _, ended := strings.Cut(from, "\n}\n")
 		if !found || !ended {
@@ -61,20 +61,22 @@ func TestCI_CompilesWhereTheCallerSays(t *testing.T) {
 	}
 }
 
-// The rest takes the caches of the account that the tests ran as, and root's own where there is none.
-func TestCI_SharesWhatIsCompiled(t *testing.T) {
+// The rest runs in the copy of the account that the tests ran as, and in place where there is none.
+func TestCI_RestRunsWhereTheTestsWereCompiled(t *testing.T) {
 	const with = `
 		in_memory() { :; }
 		bash() { [ -n "$ACCOUNT" ]; }
 		id() { echo 0; }
+		part=all place=$PLACE
 		step() { :; }
-		function .ci/as { echo "/account/$4"; }
 		tests >/dev/null 2>&1
-		share_cache
-		printenv GOCACHE GOMODCACHE`
-	for account, want := range map[string]string{"": "/root/cache\n/root/modules", "yes": "/account/GOCACHE\n/account/GOMODCACHE"} {
-		if got := ciFunctions(t, with, "ACCOUNT="+account, "GOCACHE=/root/cache", "GOMODCACHE=/root/modules"); got != want {
-			t.Errorf("account %q: %q, want %q", account, got, want)
+		step() { echo "$*"; }
+		journeys() { step "$1" "${in_copy[@]}"; }
+		rest`
+	for account, want := range map[string]int{"": 0, "yes": 7} {
+		got := ciFunctions(t, with, "ACCOUNT="+account, "PLACE="+t.TempDir())
+		if n := strings.Count(got, " .ci/as --root"); n != want || strings.Count(got, "\n") != 6 {
+			t.Errorf("account %q: %d steps in the copy, want %d:\n%s", account, n, want, got)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func TestBrowser_Journeys(t *testing.T) {
 		"hostile": serve(t, hostileNames(), "").url, "still": serve(t, standsStill(), "").url, "short": serve(t, runsShort(), "").url, "gone": serve(t, slotGone(), "").url, "sharded": serve(t, sharded(), "").url, "token": serve(t, healthy(), secret).url,
 		"pictured": pictured(t), "letters": serve(t, setAside(), "").url, "operated": serveAs(t, setAside(), staffed).url, "redriven": serveAs(t, setAside(), staffed).url,
 		"discarded": serveAs(t, setAside(), staffed).url, "stuck": serveAs(t, blockedAtRow(), staffed).url, "operatorSecret": operatorSecret, "rowSecret": rowSecret,
-		"shots": os.Getenv("BROWSER_SHOTS"), "only": os.Getenv("BROWSER_ONLY"), "all": os.Getenv("BROWSER_ALL") != "", "patient": true,
+		"shots": os.Getenv("BROWSER_SHOTS"), "only": os.Getenv("BROWSER_ONLY"), "but": os.Getenv("BROWSER_BUT"), "all": os.Getenv("BROWSER_ALL") != "", "patient": true,
 	})
 	if err != nil {
 		t.Fatal(err)

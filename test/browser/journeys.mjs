@@ -588,6 +588,6 @@ async function shoot() {
 }
 
 if (given.shots) await shoot();
-for (const [name, walk] of Object.entries(walks)) if (!given.only || name.includes(given.only)) await journey(name, walk);
+for (const [name, walk] of Object.entries(walks)) if ((!given.only || name.includes(given.only)) && (!given.but || !name.includes(given.but))) await journey(name, walk);
 await browser.close();
 process.exit(failed > 0 ? 1 : 0);
