@@ -282,10 +282,7 @@ func (p *partition) admit(it *item, at time.Time) {
 	if it.err != nil {
 		return
 	}
-	if p.c.cfg.Offsets {
-		if it.record.Offset < p.since.next {
-			it.err = &RewindError{Next: p.since.next}
-		}
+	if p.c.cfg.Offsets { // follow knows where fetching began; whoever moved the offset since then has overtaken the round
 		return
 	}
 	if since := p.since.at.Add(-p.c.cfg.Keep); !p.c.cfg.AllowRewind && it.record.Offset < p.since.next && it.record.Timestamp.Before(since) {

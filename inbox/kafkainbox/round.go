@@ -215,7 +215,7 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]item, item, erro
 	var last item
 	mine := make([]item, 0, len(items))
 	if p.c.cfg.Offsets {
-		// The partition's other owner may have moved the offset between load, which says where
+		// The partition's other owner may have moved the offset between adjust, which says where
 		// fetching begins, and begin, which says where the first round does.
 		if items[0].record.Offset < p.opened.next {
 			return nil, last, errOvertaken
