@@ -54,11 +54,6 @@ func newShop(t testing.TB, db *harness.Database, brokers *harness.Brokers, parti
 	}
 	t.Cleanup(client.Close)
 	s.sent = client
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(s.standing())
-		}
-	})
 	return s
 }
 
@@ -86,6 +81,11 @@ func (s *shop) standing() string {
 			FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		fmt.Fprintln(&b, strings.Join(lines, "\n"), err)
+		for _, q := range []string{"SELECT 'progress ' || to_jsonb(p)::text FROM inbox_progress p", "SELECT 'attempt ' || to_jsonb(p)::text FROM inbox_attempts p"} {
+			rows, _ := conn.Query(ctx, q)
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			fmt.Fprintln(&b, strings.Join(lines, "\n"), err)
+		}
 		_ = conn.Close(ctx)
 	}
 	var all strings.Builder
@@ -172,6 +172,13 @@ func (s *shop) start(t testing.TB, cfg kafkainbox.Config) *member {
 			}
 		}
 	}
+	if cfg.Events.Blocked == nil {
+		cfg.Events.Blocked = func(err *kafkainbox.RecordError) {
+			if t.Context().Err() == nil {
+				t.Log("blocked: ", err)
+			}
+		}
+	}
 	c, err := kafkainbox.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +187,11 @@ func (s *shop) start(t testing.TB, cfg kafkainbox.Config) *member {
 	m := &member{cancel, make(chan error, 1)}
 	go func() { m.done <- c.Run(ctx) }()
 	t.Cleanup(cancel)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.standing())
+		}
+	})
 	return m
 }
 
