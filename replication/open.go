@@ -200,7 +200,7 @@ func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
 	defer context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })()
 	if s.released {
 		if err := s.confirmReleased(confirmed); err != nil {
-			s.log.Debug().Err(err).Msg("confirm the rows before the row that the server cannot send")
+			s.log.Debug().Err(err).Msg("could not confirm the rows before the row that the server cannot send")
 		}
 		return s.broken
 	}
