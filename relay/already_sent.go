@@ -23,7 +23,7 @@ func (r *Relay) alreadySentBelow(now wal.Origin) wal.LSN {
 	below := now.Common(r.cfg.AlreadySentIn)
 	if was := r.cfg.AlreadySentIn; below != ^wal.LSN(0) {
 		r.log.Warn().Int32("from", was.Timeline).Int32("timeline", now.Timeline).Stringer("lsn", below).
-			Msg("the server's history differs from that of the rows known to be sent: every row after the LSN given here is sent")
+			Msg("the server's history is not that of the rows known to be sent: every row that commits at lsn or later is sent")
 	}
 	return below
 }

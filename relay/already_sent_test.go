@@ -75,7 +75,7 @@ func TestRelay_WhatIsDeliveredElsewhereHoldsUpToTheFork(t *testing.T) {
 				b.start(t, Config{AlreadySentIn: here, AlreadySent: func(*wal.Row) bool { return true }})
 				pass(time.Second)
 				b.stop(t)
-				if warned := log.has("every row after the LSN given here is sent"); warned != tt.warn {
+				if warned := log.has("every row that commits at lsn or later is sent"); warned != tt.warn {
 					t.Errorf("warned is %t, want %t", warned, tt.warn)
 				}
 				if got := b.values(); got != tt.want || b.server.position() != 160 {

@@ -107,7 +107,7 @@ func (k *Keeper) refresh(ctx context.Context) {
 		found, err := k.ask(ctx, need)
 		if err != nil {
 			if !failed && ctx.Err() == nil && time.Since(k.warned) >= warnEvery {
-				k.log.Warn().Err(err).Msg("look at schemas again; going on with the versions at hand")
+				k.log.Warn().Err(err).Msg("could not look up schemas again; continuing with the known versions")
 				k.warned = time.Now()
 			}
 			failed = true

@@ -381,7 +381,7 @@ func TestRun_SaysOnceAMinuteThatALookFailed(t *testing.T) {
 		time.Sleep(150 * time.Second) //nolint:forbidigo // of a synctest
 		cancel()
 		<-ended
-		if n := strings.Count(said.String(), "look at schemas again"); n != 3 {
+		if n := strings.Count(said.String(), "could not look up schemas again"); n != 3 {
 			t.Errorf("said %d times in two and a half minutes:\n%s", n, &said)
 		}
 	})

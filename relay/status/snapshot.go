@@ -33,7 +33,7 @@ func (b *Monitor) BeginSnapshot() func(*watch.Snapshot) {
 
 // Unanswered takes note of a look that failed.
 func (b *Monitor) Unanswered(err error) {
-	b.log.Debug().Err(err).Msg("look at slot and publication")
+	b.log.Debug().Err(err).Msg("could not read slot and publication")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.silent = true

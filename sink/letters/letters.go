@@ -83,7 +83,7 @@ func (t *Topic) Kept(ctx context.Context, admin *kadm.Client, age time.Duration)
 }
 
 // Lasting is Kept for whoever takes it that a letter waits until somebody is done with it: a topic that
-// deletes letters in time is an error too.
+// has a retention limit is an error too.
 func (t *Topic) Lasting(ctx context.Context, admin *kadm.Client, age time.Duration) error {
 	if err := t.Kept(ctx, admin, age); err != nil {
 		return err
@@ -124,12 +124,12 @@ func (t *Topic) ask(ctx context.Context, admin *kadm.Client) {
 	t.expires = expires
 }
 
-// Expire says of the settings of a dead-letter topic that it deletes letters in time; empty: it does
-// not, or they do not say.
+// Expire says of the settings of a dead-letter topic that it has a retention limit; empty: it has
+// none, or they do not say.
 func Expire(settings map[string]string) string {
 	ms, size := settings["retention.ms"], settings["retention.bytes"]
 	if (ms == "-1" || ms == "") && (size == "-1" || size == "") {
 		return ""
 	}
-	return fmt.Sprintf("dead letters that nobody has looked at are deleted in time (retention.ms %s, retention.bytes %s)", ms, size)
+	return fmt.Sprintf("dead letters that nobody has looked at will be deleted (retention.ms %s, retention.bytes %s)", ms, size)
 }

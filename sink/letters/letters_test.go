@@ -125,7 +125,7 @@ func TestTopic_WarnsOnceOfEachRetention(t *testing.T) {
 	for i, s := range steps {
 		alter(t, admin, "letters", s.setting, s.value)
 		_ = l.Kept(t.Context(), admin, 0)
-		if n := strings.Count(log.String(), "are deleted in time"); n != s.warnings {
+		if n := strings.Count(log.String(), "will be deleted"); n != s.warnings {
 			t.Errorf("step %d, %s=%s: %d warnings, want %d:\n%s", i, s.setting, s.value, n, s.warnings, log.String())
 		}
 	}

@@ -100,7 +100,7 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 			continue
 		}
 		if failed != nil {
-			f.log.Debug().Err(failed).Str("topic", f.topic).Msg("read topic")
+			f.log.Debug().Err(failed).Str("topic", f.topic).Msg("could not read the topic; trying again")
 			select { // the client reports what does not heal by itself without pause
 			case <-time.After(broker.MetadataMinAge):
 			case <-ctx.Done():
