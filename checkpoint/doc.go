@@ -18,7 +18,7 @@
 //     socket. A walsender puts a position on the wire only after everything that
 //     commits before it, so no other order is safe. One goroutine fills the queue,
 //     in the order in which batches were read (session.take and session.admit call Track).
-//     No batch is left out before one that enters. Whoever drops a batch ends the session,
+//     A batch enters only if every earlier batch has entered. Whoever drops a batch ends the session,
 //     and with it this tracker: Stream.flush and Stream.offer when they are interrupted or the
 //     connection fails, session.take when it returns an error, session.readThrough,
 //     and session.run after the deliverer has ended. So does whoever drops rows before they are
@@ -39,11 +39,11 @@
 //     checkpoint covers; docs/adr/002 argues that a row has the same number in every session.
 //     InFlight.countDown of package delivery counts the sends of a batch, and the routing, which
 //     is over when all rows are routed and none is held. The last one calls Ticket.Done.
-//     Ticket.Partial reports the end of a transaction of the entry when every row up to it is done:
-//     every record of these rows was handed to the sink and acknowledged (InFlight.confirmBefore,
-//     after settle or in blockedAt), or all but the held rows at the end are
-//     (confirmBeforeHeld). That end counts as the entry's position, but only while the entry is
-//     the oldest pending one.
+//     Ticket.Partial reports the end of a transaction of the entry when every row up to it is done.
+//     It has two callers. InFlight.confirmBefore calls it, after settle or in blockedAt, when every
+//     record of these rows was handed to the sink and acknowledged. InFlight.confirmBeforeHeld calls it
+//     when only the held rows at the end of the batch are not done. The reported end counts as the
+//     entry's position, but only while the entry is the oldest pending one.
 //  4. Confirmable is the greatest position among the done entries that no pending
 //     entry precedes, and the tracker's first position without one.
 //

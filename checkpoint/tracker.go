@@ -12,7 +12,7 @@ import (
 // Entry is a slice of the stream, reduced to what the tracker needs.
 type Entry struct {
 	Rows    int       // rows that need an acknowledgement
-	Open    int       // of them, those at the end whose transaction continues in the next entry
+	Open    int       // rows at the end whose transaction continues in the next entry; counted in Rows
 	Bytes   int       // memory they hold until then
 	Through wal.LSN   // may be confirmed once this and every earlier entry is done; zero: nothing
 	Read    time.Time // when the deliverer took it
@@ -72,8 +72,8 @@ type Ticket struct {
 // never zero, and admits entries of at most limit bytes at a time.
 func New(start wal.LSN, limit int) *Tracker {
 	if start == 0 {
-		//nolint:forbidigo // a zero flush position would confirm everything
-		panic("checkpoint: a tracker cannot start at 0/0: a status message with flush position zero confirms everything")
+		//nolint:forbidigo // a defect of the caller: Open of package replication refuses such a slot
+		panic("checkpoint: a tracker cannot start at 0/0: the slot has no confirmed position")
 	}
 	t := &Tracker{limit: limit, room: make(chan struct{}, 1), ring: make([]tracked, 64)}
 	t.confirmed.Store(uint64(start))
@@ -81,8 +81,8 @@ func New(start wal.LSN, limit int) *Tracker {
 }
 
 // Track admits an entry, or reports that the window is full. An entry larger than
-// the whole window is admitted alone. An entry without rows is done at once, needs
-// no room, and its ticket is void.
+// the whole window is admitted alone. An entry without rows is done at once and needs
+// no room; its ticket must not be used.
 func (t *Tracker) Track(e Entry) (Ticket, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
