@@ -72,8 +72,8 @@ func (s *session) DrainTimeout() error {
 // batch.
 func (s *session) Last() (wal.Place, bool) { return s.taken.last, s.taken.open }
 
-// Sending ends when waiting for room in the sink is pointless.
+// Sending ends with an interrupt, and when the source is lost.
 func (s *session) Sending() context.Context { return s.bounds.sending }
 
-// Searching also ends when another relay may have the slot.
+// Searching ends with an interrupt, and when another relay may have the slot.
 func (s *session) Searching() context.Context { return s.bounds.searching }

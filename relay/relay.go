@@ -80,7 +80,7 @@ type Relay struct {
 	tryNow       chan struct{} // TryNow sends; who pauses before another attempt receives, and tries at once
 
 	drift       atomic.Pointer[drift] // set once, by the probe or the stream
-	unchanged   wal.LSN               // end of the WAL at the probe's last look that saw no change; used only by the probe
+	unchanged   wal.LSN               // end of the WAL when the probe last saw no change; used only by the probe
 	streamed    atomic.Bool           // streaming began at least once
 	lettersLost atomic.Bool           // the dead-letter topic did not keep every letter when a session ran
 	olderTypes  resume.OlderTypes     // used only by Run's goroutine

@@ -54,15 +54,15 @@ type sessionStart struct {
 // intake is how the reader hands batches to the deliverer.
 type intake struct {
 	out     chan *wal.Batch // the reader sends, and closes at its end
-	lost    chan struct{}   // closed by the reader when the source failed: at once, or after the rows before the end were waited for (awaitRowsBefore)
+	lost    chan struct{}   // closed by the reader when the source failed; if endedAlive, only after awaitRowsBefore
 	srcErr  error           // written by the reader before it closes out
 	emptied chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
 
 // taken is the end of the stream that the deliverer has taken.
 type taken struct {
-	open bool      // the last one ends inside a transaction
-	last wal.Place // of all
+	open bool      // the last batch ends inside a transaction
+	last wal.Place // of the last row
 	read wal.LSN   // the highest position of a batch or a row, taken or not
 }
 
@@ -76,9 +76,9 @@ func (t *taken) reads(b *wal.Batch) {
 
 // bounds end the waits for the brokers.
 type bounds struct {
-	sending      context.Context // ends when waiting for room is pointless
+	sending      context.Context // ends with an interrupt, and when the source is lost
 	endSending   context.CancelFunc
-	searching    context.Context // ends with an interrupt, and with the slot
+	searching    context.Context // ends with an interrupt, and when another relay may have the slot
 	endSearching context.CancelFunc
 }
 

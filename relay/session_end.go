@@ -57,9 +57,9 @@ func (s *session) watchConnection() {
 
 // endedAlive reports that the stream ended with its connection alive, and that the rows before the end
 // are delivered first (awaitRowsBefore). The stream had to drop rows, or came to one that cannot be
-// read: every later session stops at such a row, and skipping it also skips whatever is undelivered
-// before it. With exactly-once it is false: Delivery.Unreadable delivers them at the end, and what
-// is not committed is read again.
+// read. Every later session stops at such a row, and whoever moves the slot past it also skips what is
+// not delivered before it. With exactly-once it is false: Delivery.Unreadable delivers these rows, and
+// what is not committed is read again.
 func (s *session) endedAlive() bool {
 	return !s.delivery.Rules().Fenced && (ending.Unreadable(s.intake.srcErr) || ending.ReadPast(s.intake.srcErr))
 }

@@ -104,10 +104,10 @@ func (r *Relay) lettersKept(refused error) {
 	}
 }
 
-// probe looks at slot and publication from beside the stream. A drift ends the
+// probe reads slot and publication over a connection of its own. A drift ends the
 // session with the position frozen: rows may be missing from the stream, and
-// confirming past them would lose them for good. A server that is back after it could
-// not be looked at cuts a pause of Run's goroutine short.
+// confirming past them would lose them for good. A server that answers again after it did
+// not cuts a pause of Run's goroutine short.
 func (r *Relay) probe(deliveryCtx context.Context, stopped <-chan struct{}) {
 	defer r.parts.Probe.Close()
 	t := time.NewTicker(r.cfg.ProbeInterval)

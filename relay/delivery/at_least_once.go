@@ -52,9 +52,9 @@ func (g *atLeastOnce) send(f *InFlight) {
 
 // Close remembers the part of an open transaction that is delivered (partialTransaction). Only
 // the tracker knows that every row which was taken is delivered: a recovery that was cut short
-// may still have failed records. It does not where the server refuses to read on, although
-// ending.Unreadable has such an end too: the cause may be the publication, and another one may
-// number the rows of the transaction anew.
+// may still have failed records. Close remembers nothing if the server refuses to read on
+// (KindRefused, which ending.Unreadable includes): the publication may be the cause, and a corrected
+// one may number the rows of the transaction differently.
 func (g *atLeastOnce) Close(cause error) {
 	d := g.delivery
 	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol && !errors.Is(cause, wal.ErrReadPast) {

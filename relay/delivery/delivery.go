@@ -34,8 +34,8 @@ type Session interface {
 	// last batch.
 	Last() (row wal.Place, open bool)
 
-	// Sending ends when waiting for room in the sink is pointless. Searching, for rejected
-	// records, also ends when another relay may have the slot.
+	// Sending ends with an interrupt, and when the source is lost. Searching, for rejected records,
+	// ends with an interrupt, and when another relay may have the slot.
 	Sending() context.Context
 	Searching() context.Context
 }
@@ -67,8 +67,8 @@ type Rules struct {
 // guarantee is the difference between the two guarantees: how routed rows reach the brokers, how
 // a failure is handled, and up to which position the tracker's position may be confirmed. There
 // are two implementations: atLeastOnce and exactlyOnce. The session calls the exported methods,
-// through Delivery. Only the deliverer calls any, except Limit and ToRepeat, which are safe from any
-// goroutine.
+// through Delivery. Only the deliverer calls them, except Rules, Limit and ToRepeat, which are safe
+// from any goroutine.
 type guarantee interface {
 	// Rules are constant.
 	Rules() Rules
@@ -156,7 +156,7 @@ type sends struct {
 type shown struct {
 	waits   status.Moment // since when Send waits for the brokers
 	acked   atomic.Int64  // records of unfinished batches that are durable
-	repeats atomic.Int64  // of them, those that may not be confirmed yet
+	repeats atomic.Int64  // those of acked that may not be confirmed yet
 }
 
 // Open makes a session's delivery. With exactly-once it fences the relay that had the slot before

@@ -162,8 +162,8 @@ func (x *exactlyOnce) Pass(through wal.LSN) {
 	}
 }
 
-// send hands over the records and the position after them. Positions lie between source
-// transactions wherever the batch shows where one ends.
+// send hands over the records and the position after them. If the batch ends inside a source
+// transaction, send also sets the position before it, so that a Kafka transaction can end there.
 func (x *exactlyOnce) send(f *InFlight) {
 	d := x.delivery
 	records := d.withPosition(f.buf.Records[f.sent:])

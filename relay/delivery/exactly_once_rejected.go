@@ -148,8 +148,8 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 }
 
 // rejection is why a record is replaced before it is sent: the brokers rejected it in an earlier
-// session, or the sink refuses it. The latter costs no Kafka transaction, and is found again by
-// every session that reads the row, so nothing is remembered.
+// session, or the sink refuses it. A refusal by the sink is not remembered: it costs no Kafka
+// transaction, and every session that reads the row finds it again.
 func (x *exactlyOnce) rejection(rec *record.Record) (rejectedRecord, bool) {
 	shared := x.delivery.shared
 	if len(shared.rejections.records) != 0 {

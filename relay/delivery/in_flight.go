@@ -28,8 +28,8 @@ type InFlight struct {
 	skipped       bool              // there are records without a topic, which are not sent
 	handed        time.Time         // first hand-over to the sink
 	acked         atomic.Int64      // records that are durable
-	confirmable   atomic.Int64      // of them, those of transactions that may be confirmed
-	pending       atomic.Int64      // sends that are not durable, plus one until all rows are routed and none is held
+	confirmable   atomic.Int64      // those of acked whose transaction may be confirmed
+	pending       atomic.Int64      // sends that are not durable; plus one while rows are still to be routed, or held
 	through       atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
 	remaining     checkpoint.Commit // of the first held row; written before through
 }

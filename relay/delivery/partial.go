@@ -19,8 +19,8 @@ func (p partialTransaction) unconfirmed(confirmed wal.LSN) int {
 	return p.rows
 }
 
-// forget forgets what names positions of another history: in this one other rows have these positions.
-// Where the slot went back, earlier rows come again; those of the partial transaction have to come after.
+// forget drops what belongs to another history: in this one the same positions are other rows'.
+// If the slot went back, earlier rows are sent again, and the partial transaction has to follow them.
 func (s *Shared) forget(to wal.Lineage, start wal.LSN) {
 	if start < s.partial.after {
 		s.ForgetPartial()

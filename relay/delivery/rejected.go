@@ -73,8 +73,8 @@ func (d *Delivery) awaitSchema(ctx, deliveryCtx context.Context, f *InFlight, ne
 var errOvertakes = errors.New("earlier rows of its key are not acknowledged yet")
 
 // overtakes reports whether the letter of a parked key may be durable before earlier records of
-// the key are. Whoever re-drives it then puts it ahead of them. With position headers it
-// still may, within a transaction that is sent as a whole at its end.
+// the key are. A redrive at that time would send it ahead of them. Not covered, with position
+// headers: the rows of one transaction, which is sent as a whole at its end.
 func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
 	if d.Rules().Ordered || !d.shared.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waitedFor == f.routed {
 		return false

@@ -58,8 +58,8 @@ func (e *Session) SendsAgain() bool {
 	return false
 }
 
-// shown reports whether the rows of an open transaction are shown as rows to repeat already, for as
-// long as the stream ends at one of them that cannot be read.
+// shown reports whether the status already counts the rows of the open transaction as rows to repeat:
+// the stream ends at one of them that cannot be read.
 func (e *Session) shown() bool {
 	return Unreadable(e.Cause) && (!e.Repeats || e.Rows == 0)
 }

@@ -27,7 +27,7 @@ type Journal interface {
 }
 
 // Letters makes dead letters, and parks their keys: later rows of a parked key become dead
-// letters after the first one. One goroutine uses it, except Run and Keys.
+// letters after the first one. One goroutine uses it; Run, Keys and Waiting are safe from any.
 type Letters struct {
 	Fences bool // a start shuts the slot's last holder out of Kafka (delivery.Rules)
 
@@ -109,9 +109,9 @@ const Wait = 30 * time.Second
 // out, for the letters that that relay wrote last: the second run has to be quick, as nobody
 // answers the server meanwhile.
 //
-// A letter of an earlier relay of the slot may lie after another pipeline's open transaction,
-// and is waited for. With Fences it is not waited for before the slot is taken: the transaction
-// may be that of the slot's holder, and ends when that relay is shut out.
+// A letter of an earlier relay of the slot may lie after another pipeline's open transaction: CatchUp
+// waits for the end of that. With Fences the first run does not wait: the transaction may be that of
+// the slot's present holder, and ends only when that relay is shut out.
 func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, taken bool) error {
 	if l.parked == nil {
 		return nil
