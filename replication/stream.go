@@ -30,8 +30,8 @@ var ErrAborted error = &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonC
 //
 //  1. One goroutine owns the connection at any time: Run's, then the one that reports
 //     positions until Close, then Close's.
-//  2. Only positions that confirmed returned are reported to the server, and none beyond
-//     what was handed out.
+//  2. Only positions that confirmed returned or that Close was given are reported to the server,
+//     and none beyond what was handed out.
 //  3. Run and Close are called once, in this order; all other methods from any goroutine at
 //     any time.
 type Stream struct {
@@ -223,8 +223,8 @@ func (s *Stream) receive() error {
 		if err := s.conn.SetReadDeadline(due); err != nil {
 			return s.fail("read from server", err)
 		}
-		// Who wakes this goroutine sets a flag first, then the deadline. Without a
-		// flag here, that deadline comes after ours.
+		// Whoever wakes this goroutine sets a flag first, then a deadline. If no flag is
+		// set by now, that deadline will come after ours and replace it.
 		if s.interrupted() {
 			s.deadline = time.Time{}
 			return s.abortedErr()

@@ -14,9 +14,10 @@ import (
 // the dropped bytes, so Linux drops them too, and repeats our messages until TCP_USER_TIMEOUT ends
 // the connection (seen on 6.18: after 12 s with a buffer of 64 KiB and 400 commits a second). The slot
 // would change hands, and each new session would send rows again. So offer reads on in a long wait:
-// keep-alives are handled, and rows are kept as long as the buffer of frames has room. If it has none
-// and our messages are still not acknowledged, its rows and later ones are dropped until they are. Run
-// then ends with wal.ErrReadPast, once the rows that were decoded before are taken.
+// keep-alives are handled, and rows are kept as long as the buffer of frames has room. If the buffer is
+// full and our messages are still not acknowledged, readOn drops the rows in it and all later ones, until
+// the messages are acknowledged. Run then ends with wal.ErrReadPast, once the rows that were decoded
+// before are taken.
 const (
 	// readOnBytes is how much is read at a time. Linux opens a closed window when a sixteenth of
 	// the receive buffer is free, and by default that buffer grows to 6 MiB at most.

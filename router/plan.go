@@ -41,7 +41,7 @@ type headerPlan struct {
 	name     string
 	source   *column.Source
 	template *template.Template
-	skipNull bool // no header for NULL, where others get a null value
+	skipNull bool // NULL gives no header; without it, a header with a null value
 }
 
 // value makes the record's value, by a schema where the mapping has one.
@@ -56,8 +56,8 @@ func (p *plan) value(b *record.Buffer, row *wal.Row, topic string, scratch *[]by
 	return p.schema.Value(b, row, p.content.Payload, payload, topic, scratch)
 }
 
-// route appends the record of row to b. On an error the headers begun in b are
-// still there.
+// route appends the records of row to b: one, or with a connector none or several. On an error the
+// headers begun in b are still there.
 func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 	if p.connector != nil {
 		return p.connector.Route(b, row)

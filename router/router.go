@@ -61,8 +61,8 @@ func New(cfg Config) (*Router, error) {
 	return r, nil
 }
 
-// Route appends the record of row to buf.Records. The record refers to row, and
-// its bytes to the row's batch or to buf. With a *record.RowError nothing is appended; the
+// Route appends the records of row to buf.Records: one, or with a connector none or several. They
+// refer to row, and their bytes to the row's batch or to buf. With a *record.RowError nothing is appended; the
 // same row fails again. With a *schemas.Need nothing is appended either: the row is not at
 // fault, and is routed again once the schema is known.
 func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {

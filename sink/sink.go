@@ -38,7 +38,7 @@ type Sink interface {
 	// *Error is what only a person can correct.
 	Reachable() error
 
-	// Ready returns once the brokers answered, or with the reason why they do not.
+	// Ready returns once the brokers answered, or with the reason why they do not, as a *Error.
 	Ready(ctx context.Context) error
 
 	// Close fails what is not durable yet and frees the connections.

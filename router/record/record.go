@@ -30,7 +30,7 @@ type Record struct {
 	Nth       uint8     // among the records of its row, from 0 on
 	Span      uint16    // its place in the buffer's Spans, from 1 on; zero: the record is not traced
 
-	// Row is where the record comes from, for errors and positions.
+	// Row is where the record comes from, for errors and positions. It is nil for a heartbeat.
 	Row *wal.Row
 }
 

@@ -17,10 +17,10 @@ const (
 
 // gathered are the Sends of a backlog that the client was not given yet.
 //
-// franz-go does not linger, so that a record is sent at once while the relay is caught up, and with it what
-// came while the requests before it were answered. In a backlog a quick broker answers
-// between two reads of the stream, and a batch would hold a few records: 18 where 130 come
-// together when all Sends of some milliseconds are given to the client in one go.
+// franz-go does not linger: while the relay is caught up a record is sent at once, together with what
+// came during the last request. In a backlog a quick broker answers between two reads of the stream,
+// and a batch would hold few records: 18, where 130 come together if the client gets all Sends of some
+// milliseconds at once.
 //
 // A linger that the configuration sets replaces this: nothing is gathered then.
 type gathered struct {

@@ -1,8 +1,8 @@
 // Package kafka makes records durable in Kafka at least once, in the order of each key.
 //
-// Sink gives records to one idempotent producer. Whoever produces in transactions shares
-// its options, its partitioner and the way it makes records, see transactions.go. It knows
-// topics, to make missing ones, and broker, to connect. The relay builds it.
+// Sink gives records to one idempotent producer. Package kafkatx uses the same options, partitioner
+// and records (transactions.go). Sink connects through package broker, and creates missing topics
+// through package topics. Package relay opens it.
 //
 // # Order under failure
 //
@@ -51,8 +51,8 @@
 // the batches of the older one after those of the newer. And a connection that is closed
 // delivers nothing any more (dial).
 //
-// A new client is given no record before it has its producer id (begin). Refused one while it
-// loads a record's topic, it would give that record no outcome.
+// A new client is given no record before it has its producer id (begin). If the brokers refuse the id
+// while the client loads a record's topic, the client never calls that record's promise.
 //
 // The order that is kept is that of a partition. Records of one key share a
 // partition unless their explicit partitions differ or partitions are added to

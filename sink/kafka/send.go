@@ -22,7 +22,7 @@ type inFlightBatch struct {
 	done    func(error)
 	size    int   // bytes of the records in batches of their own
 	fits    int   // how many records can be sent, from the first on
-	unfit   error // why the next one cannot
+	unfit   error // why the record after them cannot be sent
 	now     int64 // when the client is given records of it, in Unix nanoseconds
 
 	rest []int // records that were not handed over, ascending; guarded by the sink's gathered.mu

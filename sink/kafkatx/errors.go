@@ -55,7 +55,7 @@ func isAny(err error, of []error) bool {
 	return false
 }
 
-// classify names an error of a transaction that is so old.
+// classify sorts an error of a transaction, which was open for age.
 func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 	switch {
 	case isAny(err, fencing) && age < t.cfg.Timeout:

@@ -310,7 +310,7 @@ func (n *producerSession) sealed() {
 		m.Committed()
 	}
 	for i, p := range batches {
-		if i == len(batches)-1 { // a caller that less lets go on may ask for a seal once more, without need
+		if i == len(batches)-1 { // before the last done: a seal that the caller asks for after an earlier one is not needed, and does not count
 			n.mu.Lock()
 			n.seals++
 			n.mu.Unlock()
