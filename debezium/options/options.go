@@ -244,7 +244,7 @@ var All = []Option{
 	option(ScopeConnector, "publication.autocreate.mode", "enum(all_tables,disabled,filtered,no_tables)", "all_tables", FateNotNeeded, "run never makes or changes a publication; setup makes one for the configured tables"),
 	option(ScopeConnector, "publish.via.partition.root", "bool", "false", FateNotNeeded, "is a property of the publication, which is honoured; a partitioned table whose rows carry the names of its partitions is refused, where Debezium drops them silently"),
 	option(ScopeConnector, "replica.identity.autoset.values", "string", "", FateNotCarried, "the relay never alters a table"),
-	option(ScopeConnector, "read.only", "bool", "false", FateImplied, "the relay writes nothing to the database"),
+	option(ScopeConnector, "read.only", "bool", "false", FateImplied, "streaming writes nothing to the database"),
 
 	// Of the connector: what it captures.
 	elsewhere(ScopeConnector, "table.include.list", "list", "", "outbox[].table", "one entry for each table"),
