@@ -253,7 +253,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	row := u.send.records[u.index].Row
 	u.send.inFlight.confirmBeforeRow(row)
 	err := rejected.NotDelivered(f.Reason, f.Err, row)
-	if row != nil && f.Class == sink.Rejected && d.shared.cfg.OnReject == StopOnReject {
+	if f.Class == sink.Rejected && d.shared.cfg.OnReject == StopOnReject {
 		err.Err = d.shared.hints.Past(err.Commit, f.Reason, err.Err)
 	}
 	if d.shared.cfg.OnReject == DeadLetterOnReject && u.send.records[u.index].Topic == d.shared.cfg.DeadLetterTopic {
@@ -267,7 +267,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 		d.shared.ev.ProduceRetried(f.Reason)
 	}
 	d.shared.traces.Failed(u.send.spans, &u.send.records[u.index], f.Class, f.Reason)
-	if row != nil && f.Class != sink.Retry {
+	if f.Class != sink.Retry {
 		d.shared.monitor.BlockedAt(row, &u.send.records[u.index], d.Lineage(), f.Reason, err)
 	}
 	if f.Class != sink.Retry {

@@ -344,8 +344,8 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 		x.delivery.shared.ev.ProduceRetried(f.Reason)
 	}
 	err := f.AsError()
-	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
-		x.delivery.shared.monitor.BlockedAt(row, &records[first], x.delivery.Lineage(), f.Reason, err)
+	if f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
+		x.delivery.shared.monitor.BlockedAt(records[first].Row, &records[first], x.delivery.Lineage(), f.Reason, err)
 	}
 	return err
 }

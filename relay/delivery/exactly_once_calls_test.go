@@ -170,23 +170,18 @@ func TestExactly_TellsTheFirstCauseOfAnAbort(t *testing.T) {
 // with its beginning: to give it up moves the slot over them.
 func TestExactly_IsolatesATransactionFromRowsBeforeIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		aborted []wal.LSN // commits; zero: a heartbeat
+		aborted []wal.LSN // commits
 		want    bool
 	}{
-		"rows before it":                {[]wal.LSN{310, 330}, true},
-		"rows before it alone":          {[]wal.LSN{310}, true},
-		"its own beginning":             {[]wal.LSN{330, 330}, false},
-		"its beginning and a heartbeat": {[]wal.LSN{0, 330}, false},
-		"nothing":                       {nil, false},
+		"rows before it":       {[]wal.LSN{310, 330}, true},
+		"rows before it alone": {[]wal.LSN{310}, true},
+		"its own beginning":    {[]wal.LSN{330, 330}, false},
+		"nothing":              {nil, false},
 	} {
 		x, _ := noted(300)
 		var p send
 		for _, commit := range c.aborted {
-			rec := record.Record{Topic: "orders"}
-			if commit != 0 {
-				rec.Row = &wal.Row{Relation: outbox, Txn: &wal.Txn{Commit: commit, Time: time.Unix(1000, 0)}}
-			}
-			p.records = append(p.records, rec)
+			p.records = append(p.records, record.Record{Topic: "orders", Row: &wal.Row{Relation: outbox, Txn: &wal.Txn{Commit: commit, Time: time.Unix(1000, 0)}}})
 		}
 		x.delivery.sends.failed = []failedSend{{send: &p}}
 		if got := x.isolate(330); got != c.want {

@@ -46,7 +46,7 @@ func (x *exactlyOnce) isolate(commit wal.LSN) bool {
 	defer d.sends.mu.Unlock()
 	for _, f := range d.sends.failed {
 		for i := range f.send.records {
-			if row := f.send.records[i].Row; row != nil && row.Place().Commit < commit {
+			if f.send.records[i].Row.Place().Commit < commit {
 				d.shared.isolated = commit
 				return true
 			}
@@ -83,10 +83,10 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 	}
 	for i := range candidates {
 		f, is := found[i]
-		rec := &candidates[i]
-		if !is || rec.Row == nil {
+		if !is {
 			continue
 		}
+		rec := &candidates[i]
 		row, id := rec.Row, recordIDOf(rec)
 		cause := rejected.NotDelivered(f.Reason, f.Err, row)
 		switch {
@@ -110,7 +110,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 	return errResendChanged
 }
 
-// recordIDOf names a record that has a row.
+// recordIDOf names a record.
 func recordIDOf(rec *record.Record) recordID {
 	return recordID{rec.Row.Place(), int(rec.Nth)}
 }
@@ -199,7 +199,7 @@ func (x *exactlyOnce) shorten(records []record.Record) {
 	}
 	for i := range records {
 		letter := &records[i]
-		if letter.Row == nil || letter.Topic != x.delivery.shared.cfg.DeadLetterTopic {
+		if letter.Topic != x.delivery.shared.cfg.DeadLetterTopic {
 			continue
 		}
 		for range strips[recordIDOf(letter)] {

@@ -19,13 +19,9 @@ type DeliveryError struct {
 	Err error
 }
 
-// NotDelivered is the error of a record that is not delivered. row is nil where the record has none.
+// NotDelivered is the error of a row's record that is not delivered.
 func NotDelivered(reason string, err error, row *wal.Row) *DeliveryError {
-	e := &DeliveryError{Reason: reason, Err: err}
-	if row != nil {
-		e.Table, e.LSN, e.Place = row.Relation.Qualified(), row.LSN, row.Place()
-	}
-	return e
+	return &DeliveryError{Reason: reason, Table: row.Relation.Qualified(), LSN: row.LSN, Place: row.Place(), Err: err}
 }
 
 // Named is the error of a rejected row with the row's position in it.

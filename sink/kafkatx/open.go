@@ -247,9 +247,6 @@ func (c *bisection) bisect(ctx context.Context, records []record.Record, at int)
 		return f.AsError()
 	}
 	half := len(records) / 2
-	if half == 0 {
-		half = 1
-	}
 	if err := c.bisect(ctx, records[:half], at); err != nil {
 		return err
 	}
