@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/ending"
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -104,9 +105,6 @@ func (s *session) outcome(err error) error {
 	return s.intake.srcErr
 }
 
-// closeTimeout is how long the server may take to acknowledge the final position.
-const closeTimeout = 5 * time.Second
-
 // close reports the final position to the server and frees the connection. Before that it gives up the
 // records that the sink still holds: two sessions never overlap.
 func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
@@ -125,7 +123,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 		s.relay.dropSink()
 	}
 	withheld := s.raisePromise(deliveryCtx, cause)
-	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
+	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), replication.CloseTimeout)
 	defer cancel()
 	closed := s.src.Close(final, s.confirmed())
 	if closed != nil && cause == nil {

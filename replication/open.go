@@ -22,8 +22,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// closeTimeout bounds Close, also where its context allows more.
-const closeTimeout = 5 * time.Second
+// CloseTimeout is how long the server may take to acknowledge the final position: Close waits no
+// longer, also where its context allows more.
+const CloseTimeout = 5 * time.Second
 
 // Open connects, checks slot, publication and tables, and starts the copy at the slot's confirmed
 // position. ctx bounds Open alone. The stream must be closed, whether or not Run was called.
@@ -177,7 +178,7 @@ func (s *Stream) reportUntilClose() {
 }
 
 // Close reports confirmed for the last time, waits until the server has it, ends the copy and
-// closes the connection. It waits until ctx ends, and never longer than closeTimeout. An error means
+// closes the connection. It waits until ctx ends, and never longer than CloseTimeout. An error means
 // that the server may not know the final position; the connection is closed in any case. Closing
 // again does nothing.
 func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
@@ -194,7 +195,7 @@ func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
 	if s.broken != nil && !s.released {
 		return s.broken
 	}
-	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CloseTimeout)
 	defer cancel()
 	_ = s.conn.SetDeadline(time.Time{})
 	defer context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })()

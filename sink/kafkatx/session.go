@@ -328,10 +328,11 @@ func (n *producerSession) finished(err error) {
 	}
 }
 
-// Aborting is waited for this long; who opens next aborts what is left.
+// Aborting is waited for this long, after end was called for endTimeout; who opens next aborts what
+// is left.
 const (
 	abortTimeout = 5 * time.Second
-	closeTimeout = time.Second
+	endTimeout   = time.Second
 )
 
 // abandon ends the session: it aborts what is open and fails everything.
@@ -348,7 +349,7 @@ func (n *producerSession) abandon(cause error, rest []step) {
 	age := time.Since(n.began)
 	limit := abortTimeout
 	if n.life.Err() != nil {
-		limit = closeTimeout
+		limit = endTimeout
 	}
 	began := n.open
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -418,7 +419,7 @@ func (n *producerSession) end(ctx context.Context, cause error) error {
 	select {
 	case <-n.over:
 		return nil
-	case <-time.After(closeTimeout):
+	case <-time.After(endTimeout):
 		return fmt.Errorf("close kafka client: %w", context.Cause(ctx))
 	}
 }
