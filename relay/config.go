@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"fmt"
-	"hash/fnv"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
@@ -10,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -146,7 +145,7 @@ func (c *Config) resumeConfig() *resume.Config {
 	p := &c.Replication
 	return &resume.Config{
 		Slot: p.Slot, Publication: p.Publication, CheckpointTopic: c.CheckpointTopic, Version: c.Version,
-		Shape: shapeOf(p, countingRules),
+		Shape: resume.ShapeOf(p.Publication, p.Tables, p.Wants, p.Messages, pgoutput.NumberingRules),
 	}
 }
 
@@ -177,21 +176,6 @@ func (c *Config) handover() time.Duration {
 		limit = min(limit, t/2)
 	}
 	return limit
-}
-
-// countingRules is raised with every change of how the decoder numbers the rows of a
-// transaction: a checkpoint inside a transaction names a row by its number.
-const countingRules = 1
-
-// shapeOf distinguishes configurations, and versions of the relay, that number rows of a
-// transaction differently.
-func shapeOf(c *postgres.Config, rules int) string {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%q %v %v %q", c.Publication, c.Tables, c.Wants, c.Messages)
-	if rules > 1 { // the first checkpoints do not have it
-		fmt.Fprintf(h, " %d", rules)
-	}
-	return fmt.Sprintf("%x", h.Sum64())
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -12,6 +12,7 @@ package resume
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -23,7 +24,18 @@ type Config struct {
 	Publication     string
 	CheckpointTopic string
 	Version         string // of the relay
-	Shape           string // differs where the rows of a transaction are numbered otherwise
+	Shape           string // ShapeOf
+}
+
+// ShapeOf distinguishes configurations, and versions of the relay, that number rows of a
+// transaction differently. rules are pgoutput.NumberingRules.
+func ShapeOf(publication string, tables []wal.Table, wants []wal.Wants, messages []string, rules int) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %v %v %q", publication, tables, wants, messages)
+	if rules > 1 { // the first checkpoints do not have it
+		fmt.Fprintf(h, " %d", rules)
+	}
+	return fmt.Sprintf("%x", h.Sum64())
 }
 
 // slotAhead is the refusal to continue from a position that no relay confirmed.

@@ -89,3 +89,24 @@ func newer(rec stored.Position) []byte {
 	rec.Timeline = 2
 	return rec.Encode()
 }
+
+// A checkpoint inside a transaction names a row by its number, so other rules of numbering are
+// another shape. What is stored was written with this one.
+func TestShapeOf_DiffersByConfigurationAndRules(t *testing.T) {
+	tables := []wal.Table{{Schema: "public", Name: "outbox"}}
+	one := ShapeOf("p", tables, []wal.Wants{{Delete: true}}, []string{"m"}, 1)
+	for what, other := range map[string]string{
+		"publication": ShapeOf("q", tables, []wal.Wants{{Delete: true}}, []string{"m"}, 1),
+		"tables":      ShapeOf("p", nil, []wal.Wants{{Delete: true}}, []string{"m"}, 1),
+		"wants":       ShapeOf("p", tables, nil, []string{"m"}, 1),
+		"messages":    ShapeOf("p", tables, []wal.Wants{{Delete: true}}, nil, 1),
+		"rules":       ShapeOf("p", tables, []wal.Wants{{Delete: true}}, []string{"m"}, 2),
+	} {
+		if other == one {
+			t.Errorf("other %s have the same shape", what)
+		}
+	}
+	if one != "202de8a023c61c48" {
+		t.Errorf("the shape is %s: transactions that a relay before this one divided are refused", one)
+	}
+}

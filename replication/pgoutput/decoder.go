@@ -389,6 +389,10 @@ func (d *Decoder) row(r *relation, data []byte, walStart wal.LSN) error {
 	return nil
 }
 
+// NumberingRules is raised with every change of how the rows of a transaction are numbered (addRow,
+// passForeign, message): a checkpoint inside a transaction names a row by its number.
+const NumberingRules = 1
+
 // addRow appends a row whose bytes and values are the slab's.
 func (d *Decoder) addRow(r *wal.Relation, own []byte, values []wal.Value, walStart wal.LSN) *wal.Row {
 	b, s := d.batch, d.slab
