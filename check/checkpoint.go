@@ -59,7 +59,7 @@ func (d *checker) checkpoints(ctx context.Context) {
 			continue
 		}
 		cfg := d.settings.OfShard(i, len(standing.Slots))
-		end, err := cfg.ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
+		end, err := cfg.Resume().ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
 		if err != nil {
 			seen, next := advice.Split(err)
 			d.add(check, advice.Fail, cmp.Or(next, wording.Docs+"operations.md#runbook says what to do for each reason"), "a relay would not stream: %s", seen)

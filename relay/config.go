@@ -3,7 +3,6 @@ package relay
 import (
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
@@ -126,25 +125,12 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// ConfirmedUpTo returns the position up to which a relay that starts now takes everything for
-// delivered, or why it would not stream. start is the slot's position. found are the slot's values
-// in the checkpoint topic: with ExactlyOnce that of stored.Key, else all that end with
-// stored.PromiseSuffix. Read the slot first, then the topic: a running relay moves the topic first.
-func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
+// Resume is what a start compares a checkpoint with.
+func (c *Config) Resume() *resume.Config {
 	cfg := c.WithDefaults()
-	from := cfg.resumeConfig()
-	if cfg.Guarantee == ExactlyOnce {
-		at, err := from.ExactlyOnce(found[stored.Key(origin.SystemID, cfg.Replication.Slot)], nil, origin, start)
-		return at.Position.End, err
-	}
-	return from.Promised(found, origin, start)
-}
-
-// resumeConfig is what a start compares a checkpoint with.
-func (c *Config) resumeConfig() *resume.Config {
-	p := &c.Replication
+	p := &cfg.Replication
 	return &resume.Config{
-		Slot: p.Slot, Publication: p.Publication, CheckpointTopic: c.CheckpointTopic, Version: c.Version,
+		Slot: p.Slot, Publication: p.Publication, CheckpointTopic: cfg.CheckpointTopic, InTransactions: cfg.Guarantee == ExactlyOnce, Version: cfg.Version,
 		Shape: resume.ShapeOf(p.Publication, p.Tables, p.Wants, p.Messages, pgoutput.NumberingRules),
 	}
 }
@@ -163,7 +149,7 @@ func (c *Config) deliveryConfig() delivery.Config {
 	return delivery.Config{
 		Guarantee: c.Guarantee, OnReject: c.OnReject, DeadLetterTopic: c.DeadLetterTopic,
 		CreateTopics: c.Kafka.CreateTopics.Enabled, PositionHeaders: c.PositionHeaders, KeepsPositions: c.KeepsPositions(),
-		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Handover: c.handover(), Resume: c.resumeConfig(),
+		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Handover: c.handover(), Resume: c.Resume(),
 	}
 }
 

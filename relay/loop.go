@@ -194,7 +194,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
 	}
 	if err == nil && r.parts.Ledger != nil && s.delivery.Rules().Repeats { // else the checkpoint limits it
-		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
+		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.Resume(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err == nil { // behind the promise, which has to come while the slot is surely ours
 		err = r.doubts.Absent(ctx, r.cfg.handover(), r.parts.Ledger, src.Origin().SystemID, r.cfg.Replication.Slot, r.cfg.Version, src.Start(), src.Tables())

@@ -53,7 +53,7 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 				} else if c.value != nil {
 					known[stored.PromiseKey("somebody", "7", "s")] = c.value
 				}
-				end, err := cfg.ConfirmedUpTo(known, origin, c.start)
+				end, err := cfg.Resume().ConfirmedUpTo(known, origin, c.start)
 				reason := postgres.Reason(err)
 				if kafka, ok := errors.AsType[*sink.Error](err); ok {
 					reason = kafka.Reason

@@ -88,7 +88,7 @@ func (b *before) knownOf(ctx context.Context, cfg relay.Config, slot *watch.Slot
 	if err != nil || slot.Err != nil || len(positions) == 0 {
 		return nil, err
 	}
-	if _, err := cfg.ConfirmedUpTo(positions, b.origin, slot.Confirmed); err != nil {
+	if _, err := cfg.Resume().ConfirmedUpTo(positions, b.origin, slot.Confirmed); err != nil {
 		return nil, err
 	}
 	records, err := b.ledger.Read(ctx, stored.BeforeSlotSuffix(b.origin.SystemID, slot.Name))

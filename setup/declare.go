@@ -53,7 +53,7 @@ func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
 				Err: errors.New("topic " + s.settings.CheckpointTopic + " has no position of it"), Hint: "start the relay, which writes one, and run this again",
 			})
 		}
-		if _, err := cfg.ConfirmedUpTo(known, standing.Origin, slot.Confirmed); err != nil {
+		if _, err := cfg.Resume().ConfirmedUpTo(known, standing.Origin, slot.Confirmed); err != nil {
 			return &advice.Refused{Err: err}
 		}
 		if err := b.lacked(ctx, slot.Name); err != nil {

@@ -131,7 +131,7 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 		return nil
 	}
 	if len(known) > 0 {
-		if _, err := cfg.ConfirmedUpTo(known, origin, slot.Confirmed); err != nil {
+		if _, err := cfg.Resume().ConfirmedUpTo(known, origin, slot.Confirmed); err != nil {
 			return refusal("slot "+slot.Name+" is created", topic, err)
 		}
 		f.setup.say("-- topic %s has a checkpoint of slot %s", topic, slot.Name)

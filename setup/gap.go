@@ -147,7 +147,7 @@ func (g *gap) unmade(err error) bool {
 }
 
 func Compared(cfg relay.Config, origin wal.Origin, start wal.LSN, known map[string][]byte) (wal.LSN, error) {
-	end, err := cfg.ConfirmedUpTo(known, origin, start)
+	end, err := cfg.Resume().ConfirmedUpTo(known, origin, start)
 	refused, slots := errors.AsType[*fault.Error](err)
 	_, topics := errors.AsType[*sink.Error](err)
 	if slots && refused.Kind == fault.KindRefused || topics { // what else there is says nothing of the two, or passes: an old primary

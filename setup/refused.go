@@ -62,7 +62,7 @@ func (s *Setup) refuseGap(ctx context.Context) error {
 			continue
 		}
 		// To make the slot writes WAL, so it will be beyond what is there now.
-		if _, err := cfg.ConfirmedUpTo(known, standing.Origin, standing.WALEnd+1); err != nil {
+		if _, err := cfg.Resume().ConfirmedUpTo(known, standing.Origin, standing.WALEnd+1); err != nil {
 			refused = errors.Join(refused, refusal("slot "+slot.Name+" is not created", s.settings.CheckpointTopic, err))
 		}
 	}

@@ -53,6 +53,6 @@ func (c *Takeover) compared(ctx context.Context) error {
 		return nil
 	}
 	settings := c.settings.OfShard(0, 1)
-	_, err = settings.ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
+	_, err = settings.Resume().ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
 	return err
 }

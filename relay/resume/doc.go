@@ -5,6 +5,7 @@
 //   - ExactlyOnce: from the slot's position and the checkpoint in Kafka.
 //   - Promised: from the slot's position and the positions that relays promised not to pass
 //     (relay.detect_moved_slot).
+//   - ConfirmedUpTo: the one of the two that the guarantee has.
 //   - Known.Continue: from what this process knows of the server of its last session.
 //
 // A start that any of them refuses delivers and confirms nothing.
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"hash/fnv"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -23,6 +25,7 @@ type Config struct {
 	Slot            string
 	Publication     string
 	CheckpointTopic string
+	InTransactions  bool   // the checkpoint is committed with the records (exactly-once)
 	Version         string // of the relay
 	Shape           string // ShapeOf
 }
@@ -45,4 +48,16 @@ func (c *Config) slotAhead(start, end wal.LSN) error {
 		Err:  fmt.Errorf("the slot is at %s, and the checkpoint in topic %q at %s", start, c.CheckpointTopic, end),
 		Hint: "rows that committed in between are not sent. Find out who moved the slot, or whether it was dropped and created again; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
 	}
+}
+
+// ConfirmedUpTo returns the position up to which a relay that starts now takes everything for
+// delivered, or why it would not stream. start is the slot's position. found are the slot's values
+// in the checkpoint topic: with InTransactions that of stored.Key, else all that end with
+// stored.PromiseSuffix. Read the slot first, then the topic: a running relay moves the topic first.
+func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
+	if c.InTransactions {
+		at, err := c.ExactlyOnce(found[stored.Key(origin.SystemID, c.Slot)], nil, origin, start)
+		return at.Position.End, err
+	}
+	return c.Promised(found, origin, start)
 }

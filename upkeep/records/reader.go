@@ -239,7 +239,7 @@ func (r *Reader) delivered(shard int, slot string, origin wal.Origin) (limit wal
 		return 0, false, nil
 	}
 	// The slot is compared by whoever asks: from zero on, none is ahead.
-	limit, err = cfg.ConfirmedUpTo(known, origin, 0)
+	limit, err = cfg.Resume().ConfirmedUpTo(known, origin, 0)
 	return limit, true, err
 }
 
