@@ -174,35 +174,12 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 		return r.slotGone(err)
 	}
 	r.monitor.Reached(true, false)
-	err = r.checkHistory(src)
-	r.serverPID = src.ServerProcess()
-	if err == nil {
-		err = r.checkTables(src)
-	}
-	if err == nil {
-		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, src.Origin().Database, r.cfg.Replication.Slot))
-	}
+	s, err := r.openSession(ctx, src)
 	if err != nil {
 		_ = src.Close(deliveryCtx, src.Start()) // the slot's own position: nothing moves
 		return err
 	}
-	s := newSession(r, src)
 	s.until = until
-	r.monitor.Begins(s.Lineage(), src.Start())
-	err = s.open(ctx)
-	if err == nil { // a holder that was fenced writes no letter after that
-		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
-	}
-	if err == nil && r.parts.Ledger != nil && s.delivery.Rules().Repeats { // else the checkpoint limits it
-		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.Resume(), r.holder, src.Origin(), src.Start(), r.log)
-	}
-	if err == nil { // behind the promise, which has to come while the slot is surely ours
-		err = r.doubts.Absent(ctx, r.cfg.handover(), r.parts.Ledger, src.Origin().SystemID, r.cfg.Replication.Slot, r.cfg.Version, src.Start(), src.Tables())
-	}
-	if err != nil {
-		_ = src.Close(deliveryCtx, src.Start()) // the slot's own position: nothing moves
-		return err
-	}
 	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()
 	err = s.run(stopped, deliveryCtx)
 	r.ended = sessionEnd{streamed: true, cause: s.cause, read: s.taken.read}
@@ -216,6 +193,41 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 	r.known.Reported = max(reported, wal.LSN(s.reported.Load()))
 	r.progressed = r.furthest.Progressed(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.known.Reported > reported
 	return err
+}
+
+// openSession makes a session of a stream. It refuses a server, a table or a slot with which this
+// relay must not go on.
+func (r *Relay) openSession(ctx context.Context, src Source) (*session, error) {
+	r.serverPID = src.ServerProcess()
+	if err := r.checkHistory(src); err != nil {
+		return nil, err
+	}
+	if err := r.checkTables(src); err != nil {
+		return nil, err
+	}
+	origin, start, slot := src.Origin(), src.Start(), r.cfg.Replication.Slot
+	r.delivery.Letters.Source(deadletter.SourceID(origin.SystemID, origin.Database, slot))
+	s := newSession(r, src)
+	r.monitor.Begins(s.Lineage(), start)
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	// A holder that was fenced writes no letter after that.
+	if err := r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true); err != nil {
+		return nil, err
+	}
+	if r.parts.Ledger != nil && s.delivery.Rules().Repeats { // else the checkpoint limits it
+		promised, err := promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.Resume(), r.holder, origin, start, r.log)
+		if err != nil {
+			return nil, err
+		}
+		s.promised = promised
+	}
+	// Behind the promise, which has to come while the slot is surely ours.
+	if err := r.doubts.Absent(ctx, r.cfg.handover(), r.parts.Ledger, origin.SystemID, slot, r.cfg.Version, start, src.Tables()); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // checkTables compiles the mapping against the catalog before the first row, so
