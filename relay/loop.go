@@ -102,14 +102,6 @@ func (r *Relay) pauseFenced(ctx, deliveryCtx context.Context, err error) bool {
 	return pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil)
 }
 
-// noteDrift remembers a session that ended at a drift: none comes after it.
-func (r *Relay) noteDrift(ctx context.Context, err error) {
-	if err != nil && r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
-		r.drift.CompareAndSwap(nil, &drift{error: err})
-		r.doubts.Write(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version, r.log)
-	}
-}
-
 func (r *Relay) facts() ending.Facts {
 	return ending.Facts{Streamed: r.streamed.Load(), ExitWhenBlocked: r.cfg.OnBlocked == ExitWhenBlocked, OwnProcess: r.serverPID}
 }
