@@ -165,14 +165,8 @@ func (g *atLeastOnce) resume(deliveryCtx context.Context) error {
 
 // collect lists the failed records in the order of the stream.
 func (g *atLeastOnce) collect() ([]undelivered, error) {
-	d := g.delivery
-	d.sends.mu.Lock()
-	failed := d.sends.failed
-	d.sends.failed = nil
-	d.sends.mu.Unlock()
-	sortSends(failed)
 	var queue []undelivered
-	for _, f := range failed {
+	for _, f := range g.delivery.takeFailed() {
 		var partial *sink.FailedError
 		if !errors.As(f.err, &partial) {
 			return nil, f.err

@@ -289,15 +289,9 @@ func (x *exactlyOnce) searchError(err error) error {
 
 // failures lists what failed in the order of the stream, each with its record.
 func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
-	d := x.delivery
-	d.sends.mu.Lock()
-	failed := d.sends.failed
-	d.sends.failed = nil
-	d.sends.mu.Unlock()
-	sortSends(failed)
 	var records []record.Record
 	var failures []sink.Failure
-	for _, f := range failed {
+	for _, f := range x.delivery.takeFailed() {
 		partial, ok := errors.AsType[*sink.FailedError](f.err)
 		if !ok {
 			continue

@@ -166,6 +166,16 @@ type failedSend struct {
 	err  error
 }
 
+// takeFailed returns what failed in the order of the stream, and forgets it.
+func (d *Delivery) takeFailed() []failedSend {
+	d.sends.mu.Lock()
+	failed := d.sends.failed
+	d.sends.failed = nil
+	d.sends.mu.Unlock()
+	slices.SortFunc(failed, func(a, b failedSend) int { return cmp.Compare(a.send.seq, b.send.seq) })
+	return failed
+}
+
 // quiesce waits until every Send is answered: only then is it known which records are durable.
 func (d *Delivery) quiesce(deliveryCtx context.Context) error {
 	for d.Outstanding() {
@@ -223,10 +233,6 @@ func (f *InFlight) confirmBeforeRow(row *wal.Row) {
 			return
 		}
 	}
-}
-
-func sortSends(failed []failedSend) {
-	slices.SortFunc(failed, func(a, b failedSend) int { return cmp.Compare(a.send.seq, b.send.seq) })
 }
 
 // commitOf is the commit of a row. A message outside any transaction has none: it counts

@@ -30,10 +30,9 @@ func (d *Delivery) withPosition(records []record.Record) []record.Record {
 		return records
 	}
 	for i := range records {
-		if d.fillPosition(&records[i]) {
-			continue
+		if !d.fillPosition(&records[i]) {
+			return records[:i]
 		}
-		return records[:i]
 	}
 	return records
 }
