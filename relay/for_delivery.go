@@ -22,8 +22,9 @@ func (s *session) Wait(deliveryCtx context.Context, signal <-chan struct{}) erro
 	}
 }
 
-// Ended is the error that has ended the session, or nil. The end of a drain is not one.
-func (s *session) Ended() error {
+// TakeEnd returns the error that ends the session, or nil. An interrupt is handed over once, as by
+// Wait and Block.
+func (s *session) TakeEnd() error {
 	select {
 	case <-s.intake.lost:
 		return s.intake.srcErr

@@ -96,7 +96,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	if !d.Failed() && !d.sends.heartbeatFailed.Load() {
 		return nil
 	}
-	if err := d.session.Ended(); err != nil {
+	if err := d.session.TakeEnd(); err != nil {
 		return err
 	}
 	if err := d.quiesce(deliveryCtx); err != nil {
@@ -154,7 +154,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 // relay. The slot counts as lost before the sink is halted, so asking afterwards is enough.
 func (g *atLeastOnce) resume(deliveryCtx context.Context) error {
 	g.delivery.sink.Resume(g.delivery.session.Sending())
-	if err := g.delivery.session.Ended(); err != nil {
+	if err := g.delivery.session.TakeEnd(); err != nil {
 		return err
 	}
 	if deliveryCtx.Err() != nil {

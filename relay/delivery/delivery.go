@@ -14,14 +14,16 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// Session is the part of a session that its delivery uses.
+// Session is the part of a session that its delivery uses. An interrupt is handed over once, by Wait,
+// TakeEnd or Block: the caller must return it.
 type Session interface {
 	// Wait returns nil at a signal, or the error that ends the session before it: an interrupt,
 	// the loss of the source, or the end of the drain (deliveryCtx).
 	Wait(deliveryCtx context.Context, signal <-chan struct{}) error
 
-	// Ended is the error that has ended the session, or nil. The end of a drain is not one.
-	Ended() error
+	// TakeEnd returns the error that ends the session, an interrupt or the loss of the source, or
+	// nil. The end of a drain is not one.
+	TakeEnd() error
 
 	// DrainTimeout is the error of a drain that took too long.
 	DrainTimeout() error

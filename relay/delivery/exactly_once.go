@@ -281,7 +281,7 @@ func (x *exactlyOnce) searchError(err error) error {
 	if x.delivery.session.Searching().Err() == nil {
 		return err
 	}
-	if ended := x.delivery.session.Ended(); ended != nil {
+	if ended := x.delivery.session.TakeEnd(); ended != nil {
 		return ended
 	}
 	return err

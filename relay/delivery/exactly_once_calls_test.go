@@ -45,7 +45,7 @@ func (n *noting) SetPosition(m sink.Position) {
 // calm is a session that nothing ends.
 type calm struct{ Session }
 
-func (calm) Ended() error               { return nil }
+func (calm) TakeEnd() error             { return nil }
 func (calm) DrainTimeout() error        { return ending.ErrDrainCut }
 func (calm) Sending() context.Context   { return context.Background() }
 func (calm) Searching() context.Context { return context.Background() }
