@@ -397,7 +397,7 @@ func TestDebezium_ColumnsAreThoseThatRecordsAreMadeOf(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := mustNew(t, router.Mapping{Connector: c.settings}).Columns(rel)
+			got, err := mustNew(t, router.Mapping{Connector: c.settings}).PublishedColumns(rel)
 			if err != nil {
 				t.Fatal(err)
 			}

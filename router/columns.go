@@ -8,10 +8,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// Columns are the columns of rel that the mapping reads, in table order: a publication
-// with these alone gives the same records. A connector may read
-// all of them.
-func (r *Router) Columns(rel *wal.Relation) ([]string, error) {
+// PublishedColumns are the columns of rel that the mapping reads, in table order: a publication
+// with these alone gives the same records. A connector may read all of them.
+func (r *Router) PublishedColumns(rel *wal.Relation) ([]string, error) {
 	p, e, err := r.compile(rel, newest)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestColumns_AreThoseThatRecordsAreMadeOf(t *testing.T) {
+func TestPublishedColumns_AreThoseThatRecordsAreMadeOf(t *testing.T) {
 	rel := table(t, "id uuid", "aggregate_type varchar", "aggregate_id uuid", "event_type varchar", "payload jsonb", "created_at timestamptz", "tenant text", "extra jsonb")
 	for name, c := range map[string]struct {
 		m    Mapping
@@ -18,7 +18,7 @@ func TestColumns_AreThoseThatRecordsAreMadeOf(t *testing.T) {
 		"a timestamp": {Mapping{Preset: "outbox", Columns: Columns{Timestamp: "created_at"}}, "id aggregate_type aggregate_id event_type payload created_at"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := mustNew(t, c.m).Columns(rel)
+			got, err := mustNew(t, c.m).PublishedColumns(rel)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -30,8 +30,8 @@ func TestColumns_AreThoseThatRecordsAreMadeOf(t *testing.T) {
 }
 
 // What cannot be compiled has no columns.
-func TestColumns_OfAMappingThatDoesNotFit(t *testing.T) {
-	_, err := mustNew(t, Mapping{Preset: "outbox", Columns: Columns{Key: "absent"}}).Columns(table(t, "id uuid", "aggregatetype text", "payload jsonb"))
+func TestPublishedColumns_OfAMappingThatDoesNotFit(t *testing.T) {
+	_, err := mustNew(t, Mapping{Preset: "outbox", Columns: Columns{Key: "absent"}}).PublishedColumns(table(t, "id uuid", "aggregatetype text", "payload jsonb"))
 	if err == nil || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("got %v", err)
 	}

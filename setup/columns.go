@@ -37,7 +37,7 @@ func (o Script) lists(settings postgres.Config, mappings router.Config) (map[wal
 		}
 		shapes[i].Namespace, shapes[i].Name = t.Schema, t.Name
 	}
-	lists, err := provision.ColumnLists(settings, o.Major*10000, shapes, routes.Columns)
+	lists, err := provision.ColumnLists(settings, o.Major*10000, shapes, routes.PublishedColumns)
 	if err != nil {
 		return nil, fmt.Errorf("--column-list: %w", err)
 	}

@@ -36,7 +36,7 @@ func MappedColumns(cfg relay.Config) (func(*wal.Relation) ([]string, error), err
 	if err != nil {
 		return nil, err
 	}
-	return routes.Columns, nil
+	return routes.PublishedColumns, nil
 }
 
 // Mappable refuses a table that run would refuse for its mapping: a slot for it would hold
