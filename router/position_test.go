@@ -39,7 +39,7 @@ func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.PositionHeaders()
+			r.AddPositionHeaders()
 			var b record.Buffer
 			row := salvageRow("order", "k", `{"a":1}`)
 			row.Txn, row.Ordinal = &tt.txn, 3

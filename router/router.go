@@ -128,9 +128,9 @@ func asSchema(err error) error {
 	return &record.ColumnError{Column: column, Err: err}
 }
 
-// PositionHeaders has Route add the position headers. They are filled in once the commit was read,
-// because its end is not known before: see record.FillPosition.
-func (r *Router) PositionHeaders() { r.extras = r.extras.WithPositions() }
+// AddPositionHeaders has Route add the position headers from now on. They are filled in once the
+// commit was read, because its end is not known before: see record.FillPosition.
+func (r *Router) AddPositionHeaders() { r.extras = r.extras.WithPositions() }
 
 // Traces reports whether rows may be traced.
 func (r *Router) Traces() bool { return r.extras.Traces() }

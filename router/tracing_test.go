@@ -153,7 +153,7 @@ func TestTracing_ReadsNoColumnThatIsNotMapped(t *testing.T) {
 func TestTracing_ARowWithoutContextGetsOne(t *testing.T) {
 	rel := tracedTable(t)
 	r, _ := withTracer(t, Mapping{}, tracing.Config{Sample: tracing.ParentOrRatio, Ratio: 1})
-	r.PositionHeaders()
+	r.AddPositionHeaders()
 	_, got := routed(t, r, tracedRow(rel, `{"a":"b"}`, null))
 	var names []string
 	for _, h := range got.Headers {
