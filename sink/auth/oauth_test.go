@@ -83,7 +83,7 @@ func TestTokens_TellRefusalsFromOutages(t *testing.T) {
 		if !errors.As(err, &own) {
 			t.Fatalf("%s: %v has no class", name, err)
 		}
-		e := own.Classify(err)
+		e := own.WrappedBy(err)
 		if e.Class != c.class || e.Reason != "sasl_secret" {
 			t.Errorf("%s: %s %s, want %s", name, e.Class, e.Reason, c.class)
 		}

@@ -25,8 +25,8 @@ type secretError struct {
 func (e *secretError) Error() string { return fmt.Sprintf("get %s: %v", e.what, e.err) }
 func (e *secretError) Unwrap() error { return e.err }
 
-// Classify says who can get the secret.
-func (e *secretError) Classify(error) *sink.Error {
+// WrappedBy says who can get the secret.
+func (e *secretError) WrappedBy(error) *sink.Error {
 	if e.refused {
 		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonSASLSecret, Err: fmt.Errorf("%w; check kafka.sasl and kafka.oauth", e)}
 	}

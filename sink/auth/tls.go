@@ -119,8 +119,8 @@ func remoteAlert(err error) error {
 	return nil
 }
 
-// Classify says what is wrong with the handshake.
-func (e *tlsError) Classify(error) *sink.Error {
+// WrappedBy says what is wrong with the handshake.
+func (e *tlsError) WrappedBy(error) *sink.Error {
 	var plain tls.RecordHeaderError
 	var unverified *tls.CertificateVerificationError
 	var name x509.HostnameError

@@ -65,7 +65,7 @@ func Classify(err error) *sink.Error {
 	case errors.Is(err, sink.ErrHalted):
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonHeldBack, Err: err}
 	case errors.As(err, &own):
-		return own.Classify(err)
+		return own.WrappedBy(err)
 	case errors.As(err, &code):
 		return answered(code, err)
 	}

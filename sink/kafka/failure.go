@@ -20,8 +20,8 @@ func (overtakenError) Error() string {
 	return "became durable before a failed record of its partition; it is sent again after it"
 }
 
-// Classify has the record sent again.
-func (overtakenError) Classify(found error) *sink.Error {
+// WrappedBy has the record sent again.
+func (overtakenError) WrappedBy(found error) *sink.Error {
 	return &sink.Error{Class: sink.Retry, Reason: fault.ReasonOvertaken, Err: found}
 }
 
@@ -32,8 +32,8 @@ func (e *noPartitionError) Error() string {
 	return fmt.Sprintf("partition %d does not exist; add partitions to the topic or correct the row's partition column", e.partition)
 }
 
-// Classify rejects the record.
-func (e *noPartitionError) Classify(found error) *sink.Error {
+// WrappedBy rejects the record.
+func (e *noPartitionError) WrappedBy(found error) *sink.Error {
 	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonInvalidPartition, Err: found}
 }
 
@@ -44,8 +44,8 @@ func (e *sizeError) Error() string {
 	return fmt.Sprintf("record takes %d bytes in a batch, the limit is %d; raise kafka.max_message_bytes and restart the relay, and raise max.message.bytes of the topic, or store less in the row", e.size, e.limit)
 }
 
-// Classify rejects the record.
-func (e *sizeError) Classify(found error) *sink.Error {
+// WrappedBy rejects the record.
+func (e *sizeError) WrappedBy(found error) *sink.Error {
 	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonRecordTooLarge, Err: found}
 }
 
@@ -60,8 +60,8 @@ func (e *interruptedError) Error() string {
 }
 func (e *interruptedError) Unwrap() error { return e.err }
 
-// Classify has the record sent again.
-func (e *interruptedError) Classify(found error) *sink.Error {
+// WrappedBy has the record sent again.
+func (e *interruptedError) WrappedBy(found error) *sink.Error {
 	return &sink.Error{Class: sink.Retry, Reason: fault.ReasonInterrupted, Err: found}
 }
 

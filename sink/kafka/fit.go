@@ -25,8 +25,8 @@ func (e *timeError) Error() string {
 	return fmt.Sprintf("the record's timestamp, %d ms since 1970, is not between the years 1677 and 2262; correct the column that it comes from", e.millis)
 }
 
-// Classify rejects the record.
-func (e *timeError) Classify(found error) *sink.Error {
+// WrappedBy rejects the record.
+func (e *timeError) WrappedBy(found error) *sink.Error {
 	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonInvalidTimestamp, Err: found}
 }
 
