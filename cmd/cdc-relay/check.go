@@ -47,7 +47,7 @@ Exit codes: 0 nothing failed, 1 interrupted by a signal, 2 the configuration is 
 			if err != nil {
 				return err
 			}
-			if err := checkRooms(cfg); err != nil {
+			if err := checkSettings(cfg); err != nil {
 				return err
 			}
 			return a.check(cmd.Context(), cfg, o)

@@ -83,7 +83,7 @@ func (a *app) configValidateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkRooms(cfg); err != nil {
+			if err := checkSettings(cfg); err != nil {
 				return err
 			}
 			a.warn(cfg)

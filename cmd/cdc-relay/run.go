@@ -69,11 +69,15 @@ SIGABRT (start again).`,
 	return cmd
 }
 
-// checkRooms asks the packages for what the file alone cannot show: whether regular
+// checkSettings asks the packages for what the file alone cannot show: whether regular
 // expressions compile, templates parse and certificates load. It touches no server.
-func checkRooms(cfg *config.Config) error {
-	_, err := relay.Open(cfg.Relay(), relay.Events{}, zerolog.Nop())
-	return err
+func checkSettings(cfg *config.Config) error {
+	r, err := relay.Open(cfg.Relay(), relay.Events{}, zerolog.Nop())
+	if err != nil {
+		return err
+	}
+	r.Discard()
+	return nil
 }
 
 // streamWith is the daemon, with settings that may not be quite those of the file. Whatever it
