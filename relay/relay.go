@@ -20,18 +20,27 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Source is what a session needs of replication; *replication.Stream satisfies it.
+// Source is what a session needs of replication; *replication.Stream satisfies it. Run and Close are
+// called once, in this order, or Close alone. Any goroutine calls the others, at any time.
 type Source interface {
-	Start() wal.LSN
-	Origin() wal.Origin
-	ServerProcess() int // the server's process that has the slot for this stream; zero: not known
-	Tables() []*wal.Relation
-	Received() wal.LSN
-	ServerEnd() wal.LSN
-	Silent() time.Duration // since the server was last heard; zero while nobody listens
+	Start() wal.LSN          // the slot's position: everything that commits at or after it is sent
+	Origin() wal.Origin      // of its positions
+	ServerProcess() int      // the server's process that has the slot for this stream; zero: not known
+	Tables() []*wal.Relation // as they were at the start, in the order of the configuration
+	Received() wal.LSN       // the highest position that was read
+	ServerEnd() wal.LSN      // the highest position that the server named
+	Silent() time.Duration   // since the server was last heard; zero while nobody listens
+
+	// Run sends batches in order until intake ends or Options.Until is reached, and then returns nil, at
+	// the end of a transaction. Else the error has a *fault.Error in it, or is wal.ErrReadPast. confirmed
+	// is the position to report: Run asks at least once a second, and may go on until Close.
 	Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error
+
 	Lost() <-chan struct{} // closed when the slot is not held any more after Run returned
-	Abort()
+	Abort()                // makes Run return at once; what it did not hand out is read again
+
+	// Close reports confirmed for the last time. An error means that the server may not know it; the
+	// connection is closed in any case.
 	Close(ctx context.Context, confirmed wal.LSN) error
 }
 

@@ -22,11 +22,18 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Ledger keeps the promised positions of every relay that had the slot; *topics.Ledger
-// satisfies it.
+// Ledger keeps the promised positions of every relay that had the slot, and what is known of rows
+// before it; *topics.Ledger satisfies it. A relay makes one call at a time.
 type Ledger interface {
+	// Read returns the newest value of each key with this suffix, without deleted ones. The error is a
+	// *sink.Error.
 	Read(ctx context.Context, suffix string) (map[string][]byte, error)
+
+	// Write returns once the value is durable, or with a *sink.Error; the value may be there in spite
+	// of it. A nil value deletes the key.
 	Write(ctx context.Context, key string, value []byte) error
+
+	// Close gives the connections up. Nothing is called after it.
 	Close()
 }
 
