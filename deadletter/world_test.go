@@ -504,6 +504,7 @@ func (o *operator) Send(_ context.Context, records []record.Record, done func(er
 
 func (o *operator) Resume(context.Context)      {}
 func (o *operator) Halt()                       {}
+func (o *operator) Overhead(int) int            { return 0 }
 func (o *operator) Reachable() error            { return nil }
 func (o *operator) Ready(context.Context) error { return nil }
 func (o *operator) Close(context.Context) error { return nil }

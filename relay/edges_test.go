@@ -16,7 +16,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
@@ -152,8 +151,7 @@ func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 
 // The window counts the bytes of rows and of their records, once.
 func TestWindow_CountsRowsAndRecords(t *testing.T) {
-	rec := record.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
-	least := 100 + kafka.ClientBytes([]record.Record{rec})
+	least := 100 + new(sinktest.Recorder).Overhead(1)
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(fixed(110, 120, 1, "order/a/1"))
 		b.sink.Hold()

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 )
@@ -66,6 +67,7 @@ func (x *transactional) Reachable() error            { return nil }
 func (x *transactional) Ping(context.Context)        {}
 func (x *transactional) Resume(context.Context)      {}
 func (x *transactional) Halt()                       {}
+func (x *transactional) Overhead(n int) int          { return new(sinktest.Recorder).Overhead(n) }
 func (x *transactional) TopicsRecreated() int64      { return 0 }
 func (x *transactional) DataLoss() int64             { return 0 }
 func (x *transactional) Overtaken() int64            { return 0 }

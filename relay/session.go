@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 )
 
 // session is one connection's life. Two goroutines share it: the reader runs the source; the
@@ -275,7 +274,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	f := s.delivery.Take(b)
 	rejection := s.delivery.Route(f)
 	entry := s.delivery.Entry(f)
-	entry.Bytes = b.Bytes + f.Records().Size() + kafka.ClientBytes(f.Records().Records)
+	entry.Bytes = b.Bytes + f.Records().Size() + s.sink.Overhead(len(f.Records().Records))
 	if err := s.admit(ctx, deliveryCtx, f, entry); err != nil {
 		return err
 	}

@@ -34,6 +34,11 @@ type Sink interface {
 	Resume(ctx context.Context)
 	Halt()
 
+	// Overhead is what n records cost beside their own bytes from Send until done, in bytes: what
+	// the sink and its client make of each. A caller that bounds its memory counts it. Any goroutine
+	// may call it.
+	Overhead(n int) int
+
 	// Reachable reports why the brokers cannot be reached at present, or nil. A
 	// *Error is what only a person can correct.
 	Reachable() error

@@ -178,6 +178,9 @@ func (t *Sink) Resume(context.Context) {}
 // committed nobody sees.
 func (t *Sink) Halt() {}
 
+// Overhead is kafka.Sink's.
+func (t *Sink) Overhead(n int) int { return t.plain.Overhead(n) }
+
 // Reachable reports why no broker can be reached at present.
 func (t *Sink) Reachable() error { return t.plain.Reachable() }
 

@@ -46,6 +46,9 @@ func (d *Discard) Resume(context.Context) {}
 // Halt does nothing: every record is acknowledged before Send returns.
 func (d *Discard) Halt() {}
 
+// Overhead is that of a sink with a client.
+func (d *Discard) Overhead(n int) int { return n * overhead }
+
 // Reachable is always nil.
 func (d *Discard) Reachable() error { return nil }
 

@@ -129,6 +129,12 @@ func (r *Recorder) Written(on bool) {
 	r.mu.Unlock()
 }
 
+// overhead is about what kafka.Sink and its client make of a record, in bytes.
+const overhead = 280
+
+// Overhead is that of a sink with a client.
+func (r *Recorder) Overhead(n int) int { return n * overhead }
+
 // Halt fails what waits, unless it counts as written.
 func (r *Recorder) Halt() {
 	r.mu.Lock()
