@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/backfill"
 	"github.com/cdc-relay/cdc-relay/backfill/handover"
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -84,8 +85,8 @@ func (w *work) prepare(ctx context.Context) error {
 		slot := &w.state.final[i]
 		if !slot.Exists {
 			err = handover.NeverStreamed(within, w.ledger, w.Settings.CheckpointTopic, w.state.system, slot.Name)
-		} else if cut := w.state.cuts[0]; cut != nil {
-			slot.Ours, err = handover.WroteBefore(within, w.ledger, w.state.system, slot.Name, w.oids(), cut.At)
+		} else if w.state.cuts[0] != nil {
+			err = w.lookUpOurs(within, w.ledger, slot)
 		}
 		if err != nil {
 			w.ledger.Close()
@@ -95,7 +96,35 @@ func (w *work) prepare(ctx context.Context) error {
 	return nil
 }
 
-// lookFor is how long a complete cutover looks for its own records. It says the rest without them, too.
+// lookUpOurs finds out whether an earlier call wrote that the cutover made a slot.
+func (w *work) lookUpOurs(ctx context.Context, ledger *topics.Ledger, slot *progress.Slot) (err error) {
+	slot.Ours, err = handover.WroteBefore(ctx, ledger, w.state.system, slot.Name, w.oids(), w.state.cuts[0].At)
+	return err
+}
+
+// lookUpCopies does that before anything is decided, where the positions of the slots do not tell.
+func (w *work) lookUpCopies(ctx context.Context) error {
+	if !w.Settings.KeepsPositions() || !w.state.doubtful() {
+		return nil
+	}
+	ledger, err := topics.NewLedger(w.Settings.Kafka.Connection, w.Settings.CheckpointTopic)
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	within, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	for i := range w.state.final {
+		if slot := &w.state.final[i]; slot.Exists {
+			if err := w.lookUpOurs(within, ledger, slot); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lookFor is how long the records of an earlier call are looked for, where no broker is needed otherwise.
 const lookFor = 10 * time.Second
 
 // madeByOther warns of slots that begin elsewhere than at the cut, unless somebody has declared the rows

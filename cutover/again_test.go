@@ -3,6 +3,7 @@ package cutover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
@@ -216,5 +218,123 @@ func TestCutover_WaitsForThePublisherOnAQuietServer(t *testing.T) {
 				t.Errorf("there is %q", got)
 			}
 		})
+	}
+}
+
+// A crash of the server takes the slot back before the cut, unless it was saved meanwhile, and leaves the copies.
+func TestCutover_ACrashOfTheServerBehindTheCopyIsGoneOnWith(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"copied", "written"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			s := play(t, ownServer(t, "18"), byTime, keeps(t, "at_least_once")...)
+			options := markNew
+			options.Settle = 0
+			s.cancelledAt(t, options, step)
+			s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'k', 'e', '1')")
+			s.ledger["k"] = []int{1}
+			if err := s.db.Server.Restart(t.Context(), sandbox.Immediate); err != nil {
+				t.Fatal(err)
+			}
+			s.goesOn(t, options)
+			s.judge(t)
+		})
+	}
+}
+
+// goesOn completes a cutover whose slot was taken back, and has the relay send what waits.
+func (s *scene) goesOn(t *testing.T, options Options) {
+	t.Helper()
+	const position = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1"
+	made := harness.Query[string](t, s.db, position, s.slot)
+	s.must(t, options)
+	if got := s.slots(t); got != s.slot {
+		t.Errorf("there is %q", got)
+	}
+	if at := harness.Query[string](t, s.db, position, s.slot); at != made {
+		t.Errorf("slot %q was at %s, and is at %s", s.slot, made, at)
+	}
+	if told := s.before(t); !strings.Contains(told, `"before":"sent"`) {
+		t.Errorf("the topic has %s", told)
+	}
+	caughtUp, stop := s.relay(t)
+	caughtUp()
+	stop()
+}
+
+// takeBack has the cutover's slot stand where it was made, as a crash does that nothing else was saved before.
+func (s *scene) takeBack(t *testing.T, from string) {
+	t.Helper()
+	s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot+"_cutover")
+	s.db.Exec(t, "SELECT pg_copy_logical_replication_slot($1::name, $2::name)", from, s.slot+"_cutover")
+	s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", from)
+}
+
+// keepAt keeps a copy of the cutover's slot as it was made, and ends a call at a later step.
+func (s *scene) keepAt(t *testing.T, options Options, step string) (kept string) {
+	t.Helper()
+	s.cancelledAt(t, options, "slot_made")
+	kept = harness.Unique(t, "kept")
+	s.db.Exec(t, "SELECT pg_copy_logical_replication_slot($1::name, $2::name)", s.slot+"_cutover", kept)
+	s.cancelledAt(t, options, step)
+	return kept
+}
+
+// A relay that has streamed from the copy meanwhile does not have to begin again.
+func TestCutover_ACrashOfTheServerBehindTheCopyLeavesTheRelayWhereItIs(t *testing.T) {
+	t.Parallel()
+	for _, guarantee := range []string{"at_least_once", "exactly_once"} {
+		t.Run(guarantee, func(t *testing.T) {
+			t.Parallel()
+			s := play(t, harness.Postgres(t), byTime, keeps(t, guarantee)...)
+			options := markNew
+			options.Settle = 0
+			kept := s.keepAt(t, options, "written")
+			s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'k', 'e', '1')")
+			s.ledger["k"] = []int{1}
+			caughtUp, stop := s.relay(t)
+			caughtUp()
+			stop()
+			s.takeBack(t, kept)
+			plan := options
+			plan.Yes = false
+			if text := s.must(t, plan); !strings.Contains(text, "again, as after a crash of the server") {
+				t.Error(text)
+			}
+			s.goesOn(t, options)
+			s.judge(t)
+		})
+	}
+}
+
+// What somebody else made is no copy, wherever the publisher is. No text tells to drop the slot of a relay
+// that streams from a copy.
+func TestCutover_RefusesASlotThatSomebodyMadeBehindTheCut(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{"trigger_made", "advanced"} {
+		for name, how := range map[string][]string{"positions are kept": keeps(t, "at_least_once"), "none are kept": nil} {
+			t.Run(step+", "+name, func(t *testing.T) {
+				t.Parallel()
+				s := play(t, harness.Postgres(t), byTime, how...)
+				s.cancelledAt(t, markNew, step)
+				s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'k', 'e', '1')")
+				s.ledger["k"] = []int{1}
+				s.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", s.slot)
+				before := s.slots(t)
+				err := s.refused(t, markNew, "nothing shows that it made this one")
+				if !strings.Contains(err.Error(), fmt.Sprintf("if an earlier call said `made slot %q`, a relay has streamed from it since: keep it, and drop slot %q", s.slot, s.slot+"_cutover")) {
+					t.Error(err)
+				}
+				if got := s.slots(t); got != before {
+					t.Errorf("there is %q, and was %q", got, before)
+				}
+				s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot)
+				s.must(t, markNew)
+				caughtUp, stop := s.relay(t)
+				caughtUp()
+				stop()
+				s.judge(t)
+			})
+		}
 	}
 }

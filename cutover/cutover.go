@@ -150,6 +150,9 @@ func (w *work) run(ctx context.Context) error {
 		return w.stopped(ctx)
 	case MarkNew:
 	}
+	if err := w.lookUpCopies(ctx); err != nil {
+		return err
+	}
 	next, err := w.state.decide()
 	if err != nil {
 		return err

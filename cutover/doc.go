@@ -15,8 +15,8 @@
 //
 // So each row has one sender: before X the publisher, after X the relay. Nobody streams from the
 // configured slot before the publisher has sent its last row, because it does not exist: of each
-// key the publisher's rows come first. Slot, trigger and comment tell the next call how far the
-// last one came (state).
+// key the publisher's rows come first. Slots, trigger and comment tell the next call how far the
+// last one came (state). A crash of the server may take the slot back before X, and leaves the copies.
 //
 // With Stopped the publisher has ended: what it left is backfilled.
 //

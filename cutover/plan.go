@@ -65,6 +65,9 @@ func (w *work) planned(next step) string {
 	case trigger:
 		return fmt.Sprintf("slot %q is there: %s", t, rest)
 	case wait:
+		if cut := w.state.cuts[0]; w.state.finals() > 0 {
+			return fmt.Sprintf("slot %q is before %s again, as after a crash of the server: see once more that the publisher has sent the rest, wait %s, move the slot there, make of %s what is missing, and drop it", t, cut.At, w.Options.Settle, w.finalName())
+		}
 		return fmt.Sprintf("new rows are marked since %s: wait until the publisher has sent the rest and %s longer, then make %s there", w.state.cuts[0].At, w.Options.Settle, w.finalName())
 	case finish:
 		return fmt.Sprintf("the publisher has sent the rest: copy slot %q to %s, and drop it", t, w.finalName())

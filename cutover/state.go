@@ -3,6 +3,7 @@ package cutover
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -99,12 +100,44 @@ func (s *state) decide() (step, error) {
 		return "", s.lost(cut)
 	case t.Confirmed > cut.At:
 		return "", progress.Refuse(fmt.Errorf("%s is at %s, and the cut at %s: somebody moved it", postgres.SlotSubject(t.Name), t.Confirmed, cut.At), wayOut(cut))
-	case t.Confirmed == cut.At:
-		return finish, nil // it is moved there once the publisher has sent the rest
-	case made > 0:
-		return "", progress.Refuse(fmt.Errorf("%s exists, and the cutover did not make it", postgres.SlotSubject(s.firstMade())), "drop it, unless a relay streams from it, and run the command again")
 	}
+	if err := s.onlyCopies(cut); err != nil {
+		return "", err
+	}
+	// The slot is moved to the cut once the publisher has sent the rest. Once all copies are there it may be lost.
+	if t.Confirmed == cut.At || t.Err != nil {
+		return finish, nil
+	}
+	// Also with copies: a crash of the server takes a slot back to where it was last saved, and only a copy is
+	// saved at once.
 	return wait, nil
+}
+
+// onlyCopies refuses slots that the cutover did not make. Nobody else makes one at the cut: what is created
+// later begins behind the commit of the triggers.
+func (s *state) onlyCopies(cut *catalog.Cut) error {
+	for i := range s.final {
+		slot := &s.final[i]
+		name := postgres.SlotSubject(slot.Name)
+		switch {
+		case !slot.Exists, slot.Ours, slot.Confirmed == cut.At:
+		case slot.Confirmed < cut.At:
+			return progress.Refuse(fmt.Errorf("%s exists at %s, before the cut at %s, so the cutover did not make it", name, slot.Confirmed, cut.At),
+				"find out who made it, stop what streams from it, drop it, and run the command again")
+		default:
+			return progress.Refuse(fmt.Errorf("%s exists at %s, the cutover makes it at %s, and nothing shows that it made this one", name, slot.Confirmed, cut.At),
+				fmt.Sprintf("if an earlier call said `made slot %q`, a relay has streamed from it since: keep it, and drop %s; if none did, somebody else made it: stop what streams from it, and drop it; then run the command again", slot.Name, postgres.SlotSubject(s.temporary.Name)))
+		}
+	}
+	return nil
+}
+
+// doubtful reports whether only the records of an earlier call can tell that the cutover made a slot.
+func (s *state) doubtful() bool {
+	if s.cuts[0] == nil || !s.temporary.Exists {
+		return false
+	}
+	return slices.ContainsFunc(s.final, func(slot progress.Slot) bool { return slot.Exists && slot.Confirmed != s.cuts[0].At })
 }
 
 func (s *state) firstMade() string {

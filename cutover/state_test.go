@@ -25,6 +25,9 @@ func TestDecide_GoesOnWhereverItWasInterrupted(t *testing.T) {
 	ahead.Confirmed, active.Active, broken.Err = 101, true, errors.New("slot is lost")
 	final := []progress.Slot{{Name: "s", Exists: true, Confirmed: 100}}
 	none := []progress.Slot{{Name: "s"}}
+	behind, later := []progress.Slot{{Name: "s", Exists: true, Confirmed: 40}}, []progress.Slot{{Name: "s", Exists: true, Confirmed: 150}}
+	streamed := []progress.Slot{{Name: "s", Exists: true, Confirmed: 150, Ours: true}}
+	mixed := []progress.Slot{final[0], later[0]}
 	one, two := []progress.Slot{final[0], none[0]}, []*catalog.Cut{cut()[0], nil}
 	for name, tt := range map[string]struct {
 		temporary progress.Slot
@@ -40,10 +43,20 @@ func TestDecide_GoesOnWhereverItWasInterrupted(t *testing.T) {
 		"advanced":              {at, none, cut(), finish, ""},
 		"one copied":            {at, one, cut(), finish, ""},
 		"copied":                {at, final, cut(), finish, ""},
+		"copied by somebody":    {at, later, cut(), "", "nothing shows that it made this one"},
+		"copied, streamed from": {at, streamed, cut(), finish, ""},
 		"dropped":               {gone, final, cut(), complete, ""},
 		"somebody's slot":       {gone, final, []*catalog.Cut{nil}, "", "a relay may have streamed"},
 		"and ours":              {there, final, []*catalog.Cut{nil}, "", "a relay may have streamed"},
-		"made by somebody":      {there, final, cut(), "", "did not make it"},
+		"taken back":            {there, final, cut(), wait, ""},
+		"one copied, and so":    {there, one, cut(), wait, ""},
+		"streamed from, and so": {there, streamed, cut(), wait, ""},
+		"lost, all are copied":  {broken, final, cut(), finish, ""},
+		"lost, one is copied":   {broken, one, cut(), "", "nobody has sent them"},
+		"made before the cut":   {there, behind, cut(), "", "did not make it"},
+		"made by somebody":      {there, later, cut(), "", "nothing shows that it made this one"},
+		"one by somebody":       {there, mixed, cut(), "", "nothing shows that it made this one"},
+		"lost, and by somebody": {broken, later, cut(), "", "nothing shows that it made this one"},
 		"in use":                {active, none, cut(), "", "somebody streams from it"},
 		"lost after the cut":    {broken, none, cut(), "", "nobody has sent them"},
 		"gone after the cut":    {gone, none, cut(), "", "nobody has sent them"},
