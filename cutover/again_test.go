@@ -338,3 +338,22 @@ func TestCutover_RefusesASlotThatSomebodyMadeBehindTheCut(t *testing.T) {
 		}
 	}
 }
+
+// The trigger's mark is in EXCLUDED, so an upsert that copies it marks a row that the publisher has still to
+// send. Nothing tells that mark from the publisher's.
+func TestCutover_PlanSaysWhichUpsertsMarkOldRows(t *testing.T) {
+	t.Parallel()
+	for column, shape := range map[string]shape{"published_at": byTime, "processed": byFlag} {
+		t.Run(column, func(t *testing.T) {
+			t.Parallel()
+			s := play(t, harness.Postgres(t), shape)
+			want := fmt.Sprintf("no writer may have ON CONFLICT DO UPDATE SET %[1]s = EXCLUDED.%[1]s", column)
+			if text := s.must(t, Options{Mode: MarkNew}); !strings.Contains(text, want) {
+				t.Errorf("it does not say %q:\n%s", want, text)
+			}
+			if text := s.must(t, Options{Mode: Stopped}); strings.Contains(text, "EXCLUDED") {
+				t.Errorf("no trigger marks rows:\n%s", text)
+			}
+		})
+	}
+}

@@ -88,6 +88,7 @@ func (w *work) tableLines(ctx context.Context, t *polled) ([]string, error) {
 	lines := []string{
 		fmt.Sprintf("table %s: %s", t.Name, t.left),
 		"  the publisher asks for rows with " + t.marks[0].Where + "; a new row would get " + strings.Join(sets, ", "),
+		fmt.Sprintf("  until it has sent the rest, no writer may have ON CONFLICT DO UPDATE SET %[1]s = EXCLUDED.%[1]s: that would mark an old row, and nobody would send it", t.marks[0].Column),
 	}
 	if lively != "" {
 		lines = append(lines, "  "+lively)
