@@ -3,7 +3,6 @@ package catalog
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -158,23 +157,6 @@ func (s *SlotRow) Busy(q postgres.Querier, name string) error {
 		Err:  fmt.Errorf("the slot is in use by %s", owner),
 		Hint: postgres.HintInUse, Holder: s.ActivePID,
 	}
-}
-
-// Blockers lists the transactions that a slot's creation waits for: all with a
-// transaction id, in any database, and prepared ones.
-func Blockers(q postgres.Querier) string {
-	rows, err := q.All(`SELECT 'pid ' || pid || coalesce(' (' || nullif(concat_ws(', ', usename, nullif(application_name, ''), state,
-				'open since ' || to_char(xact_start, 'YYYY-MM-DD HH24:MI:SS') || ' UTC'), '') || ')', '')
-			FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_catalog.pg_backend_pid()
-		UNION ALL SELECT 'prepared transaction ' || gid FROM pg_catalog.pg_prepared_xacts`)
-	if err != nil || len(rows) == 0 {
-		return ""
-	}
-	var list []string
-	for _, row := range rows {
-		list = append(list, row[0].Text)
-	}
-	return strings.Join(list, "; ")
 }
 
 // NoSlotsFree is why a server makes no further slot, and what to do about it.

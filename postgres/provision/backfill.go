@@ -115,13 +115,9 @@ func slotFailure(q postgres.Querier, name string, err error, timeout time.Durati
 	if !errors.As(err, &pg) || pg.Code != "57014" && pg.Code != "55P03" {
 		return postgres.PermissionHint(postgres.Classify("create "+postgres.SlotSubject(name), err), permission)
 	}
-	who := catalog.Blockers(q)
-	if who == "" {
-		who = "none is open any more"
-	}
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonTimeout, Op: "create", Subject: postgres.SlotSubject(name),
-		Err:  fmt.Errorf("gave up after %s: it waits for every transaction that was open before it: %s", timeout, who),
+		Err:  errors.New(catalog.GaveUp(timeout, catalog.Blockers(q))),
 		Hint: "end them, or wait, and run " + again,
 	}
 }

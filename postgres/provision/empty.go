@@ -80,8 +80,8 @@ func findEmpty(ctx context.Context, cfg postgres.Config, tables []TableState, pa
 	if err := q.Exec(fmt.Sprintf("SET row_security = off; SET statement_timeout = %d", countTimeout.Milliseconds())); err != nil {
 		return nil, postgres.Classify("look for rows before the slot", err)
 	}
-	ended, err := awaitOpen(q, patience)
-	if err != nil || !ended {
+	left, err := catalog.AwaitEnd(q, patience)
+	if err != nil || left != "" {
 		return tables, err
 	}
 	found := make([]TableState, len(tables))
@@ -94,46 +94,4 @@ func findEmpty(ctx context.Context, cfg postgres.Config, tables []TableState, pa
 		found[i].Empty = err == nil && row.Bool(0)
 	}
 	return found, nil
-}
-
-// awaitOpen waits until the transactions have ended that wrote something and are open now.
-func awaitOpen(q postgres.Querier, patience time.Duration) (ended bool, err error) {
-	began, err := openTransactions(q)
-	if err != nil {
-		return false, err
-	}
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; {
-		ended, err := haveEnded(q, began)
-		if err != nil || ended || time.Now().After(deadline) {
-			return ended, err
-		}
-		select {
-		case <-tick.C:
-		case <-q.Ctx.Done():
-			return false, context.Cause(q.Ctx)
-		}
-	}
-}
-
-// openTransactionsSQL are those that have a number. A snapshot does not name them all: numbers
-// that were given out since the newest that ended are beyond its xmax. Each has a lock from
-// before its first row to its end.
-const openTransactionsSQL = "FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND granted AND mode = 'ExclusiveLock'"
-
-func openTransactions(q postgres.Querier) (list string, err error) {
-	row, err := q.One("SELECT coalesce(string_agg(transactionid::text, ','), '') " + openTransactionsSQL)
-	if err != nil {
-		return "", postgres.Classify("look at the open transactions", err)
-	}
-	return row.Text(0), nil
-}
-
-func haveEnded(q postgres.Querier, list string) (bool, error) {
-	row, err := q.One(fmt.Sprintf("SELECT count(*) = 0 %s AND transactionid::text = ANY (string_to_array(%s, ','))", openTransactionsSQL, postgres.QuoteLiteral(list)))
-	if err != nil {
-		return false, postgres.Classify("look at the open transactions", err)
-	}
-	return row.Bool(0), nil
 }

@@ -174,13 +174,13 @@ func (r *resharding) publish() error {
 // were there: such a row is decoded without them, however late its commit is. The
 // creation of a slot waits for the same.
 func (r *resharding) outlive() error {
-	began, err := openTransactions(r.q)
+	began, err := catalog.OpenTransactions(r.q)
 	if err != nil {
 		return err
 	}
 	var failed error
 	err = r.await(func() (string, bool) {
-		ended, err := haveEnded(r.q, began)
+		ended, err := catalog.HaveEnded(r.q, began)
 		failed = err
 		if err != nil || ended {
 			return "", true
