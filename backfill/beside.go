@@ -102,6 +102,11 @@ func (w *work) besideAll(ctx context.Context) error {
 	if err := w.besideBefore(ctx); err != nil {
 		return err
 	}
+	if r.Options.Yes { // a row from before the slot may not be visible yet
+		if err := w.outlive(ctx); err != nil {
+			return err
+		}
+	}
 	if _, err := w.holder.Begin(ctx, "", w.locked()...); err != nil {
 		return err
 	}

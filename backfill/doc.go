@@ -20,9 +20,11 @@
 //
 // An interrupted backfill reads on with a new snapshot, from the place done to the last place of
 // the first snapshot. A row of the first snapshot is either at done or before, and acknowledged,
-// or after it and read now. That takes an order without equal rows in which no row
-// moves; without such an order, or without a checkpoint topic, a backfill begins anew with another
-// slot. Rows that committed after C and lie in that range are in the slot too. With at-least-once
-// they come twice, in order both times, as after a restart of the relay. With exactly-once they
-// are looked up in the slot first, and left to it (late).
+// or after it and read now. The first snapshot is made of the WAL, which has a commit before a
+// snapshot of SQL sees it, so that the call waits first for every transaction that is open. It
+// takes an order without equal rows in which no row moves, and conditions that mean the same rows
+// to each transaction; without such an order, or without a checkpoint topic, a backfill begins
+// anew with another slot. Rows that committed after C and lie in that range are in the slot too.
+// With at-least-once they come twice, in order both times, as after a restart of the relay. With
+// exactly-once they are looked up in the slot first, and left to it (late).
 package backfill

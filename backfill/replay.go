@@ -114,6 +114,9 @@ func (w *work) replayAll(ctx context.Context) error {
 			return err
 		}
 		defer give()
+		if err := w.outlive(ctx); err != nil { // a relay may have sent rows that are not visible yet
+			return err
+		}
 	}
 	if _, err := w.holder.Begin(ctx, "", w.locked()...); err != nil { // after the slot is taken: what commits later is the stream's
 		return err

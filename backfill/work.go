@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -177,8 +178,12 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 	return nil
 }
 
-// resume takes a new snapshot, and continues after the last place.
+// resume takes a new snapshot, and continues after the last place. The first one was made of the
+// WAL, and may have rows of commits that are not visible yet: they are waited for.
 func (w *work) resume(ctx context.Context, s *progress.State) error {
+	if err := w.outlive(ctx); err != nil {
+		return err
+	}
 	p := *s.Progress
 	if s.Exactly {
 		settled, err := w.fenceWriters(ctx, &p)
@@ -194,6 +199,13 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 	}
 	w.OnStep("snapshot_taken")
 	return nil
+}
+
+// outlive waits until what was in the WAL at the call is visible to the next snapshot of SQL.
+func (w *work) outlive(ctx context.Context) error {
+	return w.holder.Ask(ctx, func(q postgres.Querier, _ int) error {
+		return catalog.AwaitOpen(q, provision.DefaultSlotTimeout)
+	})
 }
 
 // fenceWriters shuts out whoever may still write for the backfill, and reads what was committed.
