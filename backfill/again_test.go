@@ -152,6 +152,7 @@ func TestBackfill_KnowsOnlyOfRowsThatItSent(t *testing.T) {
 		"a condition":        {"", "id > 1", stored.BeforeUnknown},
 		"published":          {"published_at timestamptz", "", stored.BeforeSent},
 		"another condition":  {"published_at timestamptz", "id > 1", stored.BeforeUnknown},
+		"one of two marks":   {"processed_at timestamptz, ADD COLUMN published_at timestamptz", `"processed_at" IS NULL`, stored.BeforeUnknown},
 		"a status, may fail": {"status text DEFAULT 'pending'", "", stored.BeforeUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {

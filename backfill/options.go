@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/selection"
 )
 
@@ -78,24 +79,38 @@ type choice struct {
 	where string
 	order []string
 	text  string // of where, for people
+	begun bool   // an attempt before chose it
 }
 
 // of applies the options to a table.
 func (o *Options) of(index int, t *snapshot.Table) (choice, error) {
 	c := choice{index: index, order: o.Order, where: o.Where, text: "those of --where"}
-	published, hasColumn := t.Shape.PublishedColumn()
+	columns := t.Shape.PublishedColumns()
 	switch {
 	case o.Where != "":
 	case o.All:
 		c.text = "all"
-	case hasColumn:
-		c.where, c.text = published.Where, "those that are not published by column "+published.Column
+	case len(columns) > 1:
+		return c, severalMarks(t.Name, columns)
+	case len(columns) == 1:
+		c.where, c.text = columns[0].Where, "those that are not published by column "+columns[0].Column
 	case o.Unpublished:
 		return c, usage("--unpublished: table %s has no known column that marks published rows; use --where", t.Name)
 	default:
 		return c, usage("table %s has no known column that marks published rows: use --all or --where", t.Name)
 	}
 	return c, nil
+}
+
+// severalMarks refuses to guess by which column a publisher goes: by another one the rows that are
+// left out may be those that nobody has sent.
+func severalMarks(table wal.Table, columns []snapshot.PublishedColumn) error {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Column
+	}
+	return progress.Refuse(fmt.Errorf("table %s has several columns that may say which rows are published: %s", table, strings.Join(names, ", ")),
+		"say with --where which rows are not published, for example by the condition "+columns[0].Where+", or use --all")
 }
 
 // shape distinguishes what would send other rows, in another order, or as other records.

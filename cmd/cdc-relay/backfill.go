@@ -95,7 +95,7 @@ func backfillFlags(cmd *cobra.Command, o *backfill.Options) {
 	f.BoolVar(&o.Yes, "yes", false, "do it")
 	f.StringVar(&o.Table, "table", "", "this `table` of the configuration only")
 	f.StringVar(&o.Where, "where", "", "rows that meet this SQL `condition`")
-	f.BoolVar(&o.Unpublished, "unpublished", false, "rows that a column such as published_at marks as not published; the default if there is such a column")
+	f.BoolVar(&o.Unpublished, "unpublished", false, "rows that a column such as published_at marks as not published; the default if there is one such column")
 	f.BoolVar(&o.All, "all", false, "all rows")
 	f.StringSliceVar(&o.Order, "order", nil, "`columns` that order the rows and that no update changes (default: a key drawn from a sequence, else the creation time and the key)")
 	f.IntVar(&o.MaxRate, "max-rate", 0, "maximum rows per second; 0: no limit")

@@ -32,17 +32,18 @@ var (
 	PublishedStatuses = []string{"published", "processed", "sent", "dispatched", "delivered", "done", "completed", "success"}
 )
 
-// PublishedColumn finds it; false: there is none that is known. A status is taken for one when its
-// default says what an unpublished row has.
+// PublishedColumn is the only one; false: there is none that is known, or there are several, and
+// nobody knows which of them a publisher goes by.
 func (s *Shape) PublishedColumn() (PublishedColumn, bool) {
 	all := s.PublishedColumns()
-	if len(all) == 0 {
+	if len(all) != 1 {
 		return PublishedColumn{}, false
 	}
 	return all[0], true
 }
 
-// PublishedColumns are all that there may be, of which a publisher may use any.
+// PublishedColumns are all that there may be, of which a publisher may use any. A status is taken
+// for one when its default says what an unpublished row has.
 func (s *Shape) PublishedColumns() (all []PublishedColumn) {
 	for _, c := range s.Columns {
 		name, column := strings.ToLower(c.Name), wal.QuoteIdentifier(c.Name)
