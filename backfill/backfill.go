@@ -82,6 +82,9 @@ func (b *Backfill) Run(ctx context.Context) error {
 		return err
 	}
 	if step != progress.Finish && step != progress.Nothing {
+		if err := w.constant(); err != nil {
+			return said(err)
+		}
 		if err := w.unmarked(ctx); err != nil {
 			return said(err)
 		}
@@ -275,6 +278,21 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 	return nil
 }
 
+// constant refuses conditions that mean other rows to the next call.
+func (w *work) constant() error {
+	for i := range w.tables {
+		t := &w.tables[i]
+		if what := snapshot.Changing(t.Where); what != "" && w.choices[i].begun {
+			return progress.Refuse(fmt.Errorf("the interrupted backfill of table %s began with a condition that has %s and means other rows by now", t.Name, what),
+				"say again which rows, with --restart; rows that it sent are repeated")
+		}
+		if err := t.Constant(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // unmarked refuses rows without a mark where the trigger of a cutover sets marks: those from the cut on
 // have one, and nobody has sent them.
 func (w *work) unmarked(ctx context.Context) error {
@@ -305,7 +323,7 @@ func earlier(p *progress.Progress, index int, t *snapshot.Table) (choice, bool) 
 	}
 	for _, was := range p.Tables {
 		if was.OID == t.OID {
-			return choice{index: index, where: was.Where, order: was.Order, text: "those that it began with"}, true
+			return choice{index: index, where: was.Where, order: was.Order, text: "those that it began with", begun: true}, true
 		}
 	}
 	return choice{}, false

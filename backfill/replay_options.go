@@ -120,6 +120,9 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 		if err := w.holder.Check(ctx, &s); err != nil {
 			return err
 		}
+		if err := s.Constant(); err != nil {
+			return err
+		}
 	}
 	if s.Where, err = r.condition(&s); err != nil {
 		return err
