@@ -9,7 +9,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/backfill"
 	"github.com/cdc-relay/cdc-relay/backfill/handover"
-	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -86,7 +85,7 @@ func (w *work) prepare(ctx context.Context) error {
 		if !slot.Exists {
 			err = handover.NeverStreamed(within, w.ledger, w.Settings.CheckpointTopic, w.state.system, slot.Name)
 		} else if w.state.cuts[0] != nil {
-			err = w.lookUpOurs(within, w.ledger, slot)
+			slot.Ours, err = handover.WroteBefore(within, w.ledger, w.state.system, slot.Name, w.oids(), w.state.cuts[0].At)
 		}
 		if err != nil {
 			w.ledger.Close()
@@ -96,43 +95,10 @@ func (w *work) prepare(ctx context.Context) error {
 	return nil
 }
 
-// lookUpOurs finds out whether an earlier call wrote that the cutover made a slot.
-func (w *work) lookUpOurs(ctx context.Context, ledger *topics.Ledger, slot *progress.Slot) (err error) {
-	slot.Ours, err = handover.WroteBefore(ctx, ledger, w.state.system, slot.Name, w.oids(), w.state.cuts[0].At)
-	return err
-}
-
-// lookUpCopies does that before anything is decided, where the positions of the slots do not tell.
-func (w *work) lookUpCopies(ctx context.Context) error {
-	if !w.Settings.KeepsPositions() || !w.state.doubtful() {
-		return nil
-	}
-	ledger, err := topics.NewLedger(w.Settings.Kafka.Connection, w.Settings.CheckpointTopic)
-	if err != nil {
-		return err
-	}
-	defer ledger.Close()
-	within, cancel := context.WithTimeout(ctx, lookFor)
-	defer cancel()
-	for i := range w.state.final {
-		if slot := &w.state.final[i]; slot.Exists {
-			if err := w.lookUpOurs(within, ledger, slot); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // lookFor is how long the records of an earlier call are looked for, where no broker is needed otherwise.
 const lookFor = 10 * time.Second
 
-// madeByOther warns of slots that begin elsewhere than at the cut, unless somebody has declared the rows
-// before them delivered.
-func (w *work) madeByOther(ctx context.Context) error {
-	if !w.Settings.KeepsPositions() {
-		return nil
-	}
+func (w *work) withRecords(ctx context.Context, do func(context.Context, *topics.Ledger) error) error {
 	ledger, err := topics.NewLedger(w.Settings.Kafka.Connection, w.Settings.CheckpointTopic)
 	if err != nil {
 		return err
@@ -140,11 +106,33 @@ func (w *work) madeByOther(ctx context.Context) error {
 	defer ledger.Close()
 	within, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
+	return do(within, ledger)
+}
+
+// lookUpCopies finds out whether an earlier call made the slots, where their positions do not tell.
+func (w *work) lookUpCopies(ctx context.Context) error {
+	cut := w.state.cuts[0]
+	if !w.Settings.KeepsPositions() || cut == nil || !w.state.temporary.Exists {
+		return nil
+	}
+	return w.withRecords(ctx, func(ctx context.Context, ledger *topics.Ledger) (err error) {
+		for i := range w.state.final {
+			if slot := &w.state.final[i]; err == nil && slot.Exists && slot.Confirmed != cut.At {
+				slot.Ours, err = handover.WroteBefore(ctx, ledger, w.state.system, slot.Name, w.oids(), cut.At)
+			}
+		}
+		return err
+	})
+}
+
+// madeByOther warns of slots that begin elsewhere than at the cut, unless somebody has declared the rows
+// before them delivered.
+func (w *work) madeByOther(ctx context.Context, ledger *topics.Ledger) error {
 	cut := w.state.cuts[0]
 	for _, slot := range w.state.final {
-		answered, err := handover.WroteOrDeclared(within, ledger, w.state.system, slot.Name, w.oids(), cut.At)
+		answered, err := handover.WroteOrDeclared(ctx, ledger, w.state.system, slot.Name, w.oids(), cut.At)
 		switch {
-		case ctx.Err() != nil:
+		case errors.Is(ctx.Err(), context.Canceled):
 			return ctx.Err()
 		case err != nil:
 			w.Out.Warn(fmt.Sprintf("whether the cutover made %s cannot be told: %v", postgres.SlotSubject(slot.Name), err))

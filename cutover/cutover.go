@@ -167,8 +167,8 @@ func (w *work) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if next == complete {
-		if err := w.madeByOther(ctx); err != nil {
+	if next == complete && w.Settings.KeepsPositions() {
+		if err := w.withRecords(ctx, w.madeByOther); err != nil {
 			return err
 		}
 	}

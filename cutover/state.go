@@ -3,7 +3,6 @@ package cutover
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -106,7 +105,7 @@ func (s *state) decide() (step, error) {
 	}
 	// The slot is moved to the cut once the publisher has sent the rest. Once all copies are there it may be lost.
 	if t.Confirmed == cut.At || t.Err != nil {
-		return finish, nil
+		return finish, nil //nolint:nilerr // a lost slot is needed no more
 	}
 	// Also with copies: a crash of the server takes a slot back to where it was last saved, and only a copy is
 	// saved at once.
@@ -116,28 +115,18 @@ func (s *state) decide() (step, error) {
 // onlyCopies refuses slots that the cutover did not make. Nobody else makes one at the cut: what is created
 // later begins behind the commit of the triggers.
 func (s *state) onlyCopies(cut *catalog.Cut) error {
-	for i := range s.final {
-		slot := &s.final[i]
-		name := postgres.SlotSubject(slot.Name)
-		switch {
-		case !slot.Exists, slot.Ours, slot.Confirmed == cut.At:
-		case slot.Confirmed < cut.At:
-			return progress.Refuse(fmt.Errorf("%s exists at %s, before the cut at %s, so the cutover did not make it", name, slot.Confirmed, cut.At),
-				"find out who made it, stop what streams from it, drop it, and run the command again")
-		default:
-			return progress.Refuse(fmt.Errorf("%s exists at %s, the cutover makes it at %s, and nothing shows that it made this one", name, slot.Confirmed, cut.At),
-				fmt.Sprintf("if an earlier call said `made slot %q`, a relay has streamed from it since: keep it, and drop %s; if none did, somebody else made it: stop what streams from it, and drop it; then run the command again", slot.Name, postgres.SlotSubject(s.temporary.Name)))
+	for _, slot := range s.final {
+		if !slot.Exists || slot.Ours || slot.Confirmed == cut.At {
+			continue
 		}
+		text, next := "%s is at %s, before the cut at %s, so the cutover did not make it", "find out who made it, stop what streams from it, and drop it"
+		if slot.Confirmed > cut.At {
+			text = "%s is at %s, the cutover makes it at %s, and nothing shows that it made this one"
+			next = fmt.Sprintf("if an earlier call said `made slot %q`, a relay has streamed from it since: keep it, and drop %s; if none did, somebody else made it: stop what streams from it, and drop it", slot.Name, postgres.SlotSubject(s.temporary.Name))
+		}
+		return progress.Refuse(fmt.Errorf(text, postgres.SlotSubject(slot.Name), slot.Confirmed, cut.At), next+"; then run the command again")
 	}
 	return nil
-}
-
-// doubtful reports whether only the records of an earlier call can tell that the cutover made a slot.
-func (s *state) doubtful() bool {
-	if s.cuts[0] == nil || !s.temporary.Exists {
-		return false
-	}
-	return slices.ContainsFunc(s.final, func(slot progress.Slot) bool { return slot.Exists && slot.Confirmed != s.cuts[0].At })
 }
 
 func (s *state) firstMade() string {
