@@ -180,7 +180,7 @@ func (b *Backlog) letter(letter *Letter, filter Filter) {
 	}
 	e.Record.Value, e.Record.Headers, e.Message = nil, nil, ""
 	e.Record.Key = bytes.Clone(e.Record.Key)
-	for _, text := range []*string{&e.Source, &e.Reason, &e.Table, &e.Record.Topic} {
+	for _, text := range []*string{&e.Source, &e.Reason, &e.Table, &e.Of.ID.Name, &e.Record.Topic} {
 		*text = b.once(*text)
 	}
 	b.Entries = append(b.Entries, e)

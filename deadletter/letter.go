@@ -28,6 +28,9 @@ const (
 	HeaderMessage     = prefix + "message"     // the error, nothing of the row in it
 	HeaderTopic       = prefix + "topic"       // where the record was to go; absent when no topic could be made
 	HeaderTable       = prefix + "table"       // schema.name
+	HeaderTableOID    = prefix + "table-oid"   // of the table, zero for a message; letters of earlier builds have none
+	HeaderIDColumn    = prefix + "id-column"   // that the header id is the text of; absent where it is not the text of one column
+	HeaderIDType      = prefix + "id-type"     // OID of its type
 	HeaderLSN         = prefix + "lsn"         // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
 	HeaderSeq         = prefix + "seq"         // ordinal in the transaction
 	HeaderNth         = prefix + "record"      // among the records of the row, from 0 on; absent for the first
@@ -125,6 +128,8 @@ type Cause struct {
 	Timeline int32    // that the row was committed on
 	Missing  []string // parts of router.Salvage
 	Parks    bool     // keys are parked
+
+	ID record.IDColumn // of the row's mapping
 }
 
 // SourceID names where rows come from: the cluster by its system identifier, the database by its
@@ -150,7 +155,8 @@ type Letter struct {
 	Parks   bool // its key was parked; letters of earlier builds do not say so
 	Reason  string
 	Message string
-	Table   string
+	Table   string // as it was called then
+	Of      Table
 	Missing []string
 
 	// Record is what was to be sent: Topic is empty and parts are absent as Missing
@@ -170,6 +176,13 @@ type Letter struct {
 	Partition int32 // of the dead-letter topic, as the next two
 	Offset    int64
 	At        time.Time
+}
+
+// Table is what a letter says of its row's table besides the name, which another table may have by now.
+type Table struct {
+	Known bool   // letters of earlier builds say nothing of it
+	OID   uint32 // zero: the row is a logical message
+	ID    record.IDColumn
 }
 
 // Origin is what a record may say of its row besides the columns, in the source block of Debezium for
@@ -198,7 +211,7 @@ func (l *Letter) EventID() string {
 func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	row := rec.Row.Place()
 	table := rec.Row.Relation.Qualified()
-	headers := make([]record.Header, 0, len(rec.Headers)+19)
+	headers := make([]record.Header, 0, len(rec.Headers)+22)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {
 			headers = append(headers, h)
@@ -219,6 +232,7 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 		add(HeaderTopic, rec.Topic)
 	}
 	add(HeaderTable, table)
+	addTable(rec.Row, c.ID, add)
 	add(HeaderLSN, row.Commit.String())
 	add(HeaderSeq, strconv.FormatUint(row.Ordinal, 10))
 	if rec.Nth > 0 {
@@ -247,6 +261,15 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 		addBody(rec.Row, add)
 	}
 	return record.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: record.AutoPartition, Nth: rec.Nth, Span: rec.Span, Row: rec.Row}
+}
+
+// addTable adds the headers of a Table.
+func addTable(row *wal.Row, id record.IDColumn, add func(name, value string)) {
+	add(HeaderTableOID, strconv.FormatUint(uint64(row.Relation.OID), 10))
+	if id.Name != "" && !row.Relation.IsMessages() {
+		add(HeaderIDColumn, id.Name)
+		add(HeaderIDType, strconv.FormatUint(uint64(id.Type), 10))
+	}
 }
 
 // addOrigin adds the headers of a row that is not a message.

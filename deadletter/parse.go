@@ -99,7 +99,7 @@ func (p *parser) letter(l *Letter) {
 	l.Record.Timestamp, l.Committed = p.time(HeaderTimestamp), p.time(HeaderCommitTime)
 	l.ValueBytes, _ = p.count(HeaderValueSize, 64)
 	l.ValueHash = p.values[HeaderValueHash]
-	l.Origin, l.Body = p.origin(), p.body()
+	l.Of, l.Origin, l.Body = p.table(), p.origin(), p.body()
 	if n, ok := p.count(HeaderValueSchema, 32); ok {
 		l.Schema = uint32(n)
 	} else if !slices.Contains(l.Missing, router.PartValue) {
@@ -108,6 +108,18 @@ func (p *parser) letter(l *Letter) {
 	if at := headerAt(l.Record.Headers, record.HeaderCommitTime); at >= 0 && l.Committed.IsZero() {
 		l.Committed, _ = time.Parse(timestampNotation, string(l.Record.Headers[at].Value)) // a letter of an earlier build may have it
 	}
+}
+
+func (p *parser) table() (t Table) {
+	oid, known := p.count(HeaderTableOID, 33)
+	t.Known, t.OID = known, uint32(oid)
+	if t.ID.Name = p.values[HeaderIDColumn]; t.ID.Name != "" {
+		of, ok := p.count(HeaderIDType, 33)
+		if t.ID.Type = uint32(of); !ok {
+			p.fail(HeaderIDType)
+		}
+	}
+	return t
 }
 
 func (p *parser) origin() (o Origin) {

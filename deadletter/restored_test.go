@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -284,6 +285,37 @@ func TestLetter_KeepsTheOriginOfARow(t *testing.T) {
 		}
 		if at := headerAt(w.Headers, HeaderRowXID); (at >= 0) != (want.XID != 0) {
 			t.Errorf("%s: %v", name, w.Headers)
+		}
+	}
+}
+
+// A letter says of which table it is whatever that is called later, and by which column it names its row.
+func TestLetter_NamesItsTableAndTheColumnOfItsID(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rel  *wal.Relation
+		id   record.IDColumn
+		want Table
+	}{
+		"a column":            {&wal.Relation{OID: 1<<32 - 1, Namespace: "public", Name: "outbox"}, record.IDColumn{Name: "id", Type: 1<<32 - 1}, Table{Known: true, OID: 1<<32 - 1, ID: record.IDColumn{Name: "id", Type: 1<<32 - 1}}},
+		"no column":           {&wal.Relation{OID: 7, Namespace: "public", Name: "outbox"}, record.IDColumn{}, Table{Known: true, OID: 7}},
+		"a table of messages": {&wal.Relation{OID: 7, Namespace: "message", Name: "events"}, record.IDColumn{Name: "id", Type: 25}, Table{Known: true, OID: 7, ID: record.IDColumn{Name: "id", Type: 25}}},
+		"a message":           {wal.MessageRelation("events", 0), record.IDColumn{Name: "body", Type: 114}, Table{Known: true}},
+	} {
+		rec, c := newRecord(0x10, 1, "a", "v"), cause
+		rec.Row.Relation, c.ID = tt.rel, tt.id
+		w := Wrap(rec, topic, c)
+		for Strip(&w) {
+		}
+		l, _, err := Parse(message(w, 0, 0))
+		if err != nil || l.Of != tt.want {
+			t.Errorf("%s: %+v, want %+v: %v", name, l.Of, tt.want, err)
+		}
+		// An earlier build says nothing of it.
+		w.Headers = slices.DeleteFunc(w.Headers, func(h record.Header) bool {
+			return slices.Contains([]string{HeaderTableOID, HeaderIDColumn, HeaderIDType}, h.Key)
+		})
+		if l, _, err := Parse(message(w, 0, 0)); err != nil || l.Of != (Table{}) {
+			t.Errorf("%s, of an earlier build: %+v, %v", name, l.Of, err)
 		}
 	}
 }

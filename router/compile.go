@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -33,6 +34,8 @@ type Explanation struct {
 	// the latter two as far as they are configured.
 	Uses     map[string][]string
 	Warnings []string
+
+	ID record.IDColumn
 }
 
 // compiler collects the sources and errors of one plan.
@@ -150,7 +153,17 @@ func (m *mapping) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation,
 	if len(c.errs) > 0 {
 		return nil, nil, errors.Join(c.errs...)
 	}
+	p.idColumn = c.idColumn()
 	return p, c.explain(s, topic, names), nil
+}
+
+// idColumn is the column that the header id is the text of, whatever the row.
+func (c *compiler) idColumn() record.IDColumn {
+	id := c.plan.content.Id
+	if id == nil || id.Pointer != nil || id.Fallback != nil || slices.ContainsFunc(c.of.Headers, func(h HeaderMapping) bool { return strings.EqualFold(h.Name, record.IdHeader) }) {
+		return record.IDColumn{}
+	}
+	return record.IDColumn{Name: id.Column, Type: c.rel.Columns[id.Index].Type}
 }
 
 // timeForms are those of which column.ParseTime may make something.
@@ -312,6 +325,7 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 		Headers:  headers,
 		Uses:     c.uses,
 		Warnings: s.Warnings,
+		ID:       c.plan.idColumn,
 	}
 	for r, spec := range s.Columns {
 		switch {

@@ -29,9 +29,10 @@ type plan struct {
 	partition *column.Source // nil: by the key
 
 	topic    *topicPlan
-	schema   *schemas.Bound   // makes the value, or checks it; nil: neither
-	headers  []headerPlan     // after id, in order
-	idAs     *headerPlan      // replaces the event id in the header id; nil: nothing does
+	schema   *schemas.Bound // makes the value, or checks it; nil: neither
+	headers  []headerPlan   // after id, in order
+	idAs     *headerPlan    // replaces the event id in the header id; nil: nothing does
+	idColumn record.IDColumn
 	sources  []*column.Source // every column that is read
 	quoteKey bool
 }

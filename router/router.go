@@ -178,6 +178,9 @@ func (r *Router) BinarySafe(rel *wal.Relation) bool {
 	return true
 }
 
+// IDColumn is the column that the header id of a row's record is the text of.
+func (r *Router) IDColumn(row *wal.Row) record.IDColumn { return r.planFor(row).idColumn }
+
 // Notices gives what connectors noticed since the last call.
 func (r *Router) Notices() []record.Notice { return r.notices.Take() }
 

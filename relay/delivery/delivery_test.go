@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
@@ -20,12 +21,15 @@ const lettersTopic = "cdc-relay.dead-letters"
 
 var outbox = &wal.Relation{Namespace: "public", Name: "outbox"}
 
+// noRoutes knows no table.
+var noRoutes, _ = router.New(router.Config{})
+
 // shared is that of a relay without servers.
 func shared(cfg Config) *Shared {
 	if cfg.Resume == nil {
 		cfg.Resume = new(resume.Config)
 	}
-	return New(cfg, nil, nil, nil, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
+	return New(cfg, noRoutes, nil, nil, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
 }
 
 // opened is a delivery of its first session.
@@ -143,7 +147,7 @@ func TestOvertakes_IsWhatMayBeAheadOfTheLetter(t *testing.T) {
 		}, false},
 	} {
 		cfg := Config{OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic, Resume: new(resume.Config)}
-		d := &Delivery{shared: New(cfg, nil, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
+		d := &Delivery{shared: New(cfg, noRoutes, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
 		d.guarantee = &atLeastOnce{d}
 		f, own := &InFlight{delivery: d, buf: new(record.Buffer), waitedFor: -1}, letter
 		c.until(d, f, &own)

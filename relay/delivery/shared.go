@@ -55,7 +55,7 @@ func New(cfg Config, routes *router.Router, keeper *schemas.Keeper, journal reje
 		s.Rejected.Topic = cfg.DeadLetterTopic
 	}
 	s.Letters = rejected.NewLetters(cfg.DeadLetterTopic, cfg.CreateTopics, cfg.Resume.Slot, journal, cmp.Or(cfg.MaxParked, deadletter.MaxParked))
-	s.Letters.Fences = cfg.Guarantee == ExactlyOnce
+	s.Letters.Fences, s.Letters.IDColumn = cfg.Guarantee == ExactlyOnce, routes.IDColumn
 	return s
 }
 

@@ -31,6 +31,8 @@ type Journal interface {
 type Letters struct {
 	Fences bool // a start shuts the slot's last holder out of Kafka (delivery.Rules)
 
+	IDColumn func(*wal.Row) record.IDColumn // of the router that makes the records; nil: none is known
+
 	topic   string
 	creates bool   // the topic is made with the first letter
 	source  string // of the letters
@@ -133,9 +135,11 @@ func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, taken bool) 
 
 // Wrap makes the dead letter of a record. of is the history of the record's row.
 func (l *Letters) Wrap(of wal.Origin, rec *record.Record, reason string, cause error, missing ...string) record.Record {
-	return deadletter.Wrap(rec, l.topic, deadletter.Cause{
-		Reason: reason, Err: cause, Source: l.source, Timeline: id(of, rec).Timeline, Missing: missing, Parks: l.Parks(),
-	})
+	why := deadletter.Cause{Reason: reason, Err: cause, Source: l.source, Timeline: id(of, rec).Timeline, Missing: missing, Parks: l.Parks()}
+	if l.IDColumn != nil {
+		why.ID = l.IDColumn(rec.Row)
+	}
+	return deadletter.Wrap(rec, l.topic, why)
 }
 
 // id names a record among the letters of all sessions.

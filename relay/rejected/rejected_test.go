@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/replication/wal/waltest"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -110,5 +111,22 @@ func TestDeadLetters_SayWhetherTheirKeyIsParked(t *testing.T) {
 		if err != nil || letter.Parks != c.want {
 			t.Errorf("%s: parks %t, %v", c.name, letter != nil && letter.Parks, err)
 		}
+	}
+}
+
+// A letter names its row by the column that the mapping had when it was written.
+func TestDeadLetters_SayWhichColumnTheirIDIsOf(t *testing.T) {
+	rel := waltest.Table("id int8", "key int8")
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "generic", Topic: "t", Columns: router.Columns{ID: "key", Payload: "id"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLetters("letters", false, "slot", nil, 1)
+	l.IDColumn = routes.IDColumn
+	l.Source("7/5/slot")
+	rec := l.Wrap(wal.Origin{Timeline: 1}, &record.Record{Topic: "orders", Row: waltest.TextRow(rel, "1", "2"), Partition: record.AutoPartition}, "route", errors.New("no"))
+	letter, _, err := deadletter.Parse(&topics.Message{Topic: rec.Topic, Headers: rec.Headers})
+	if err != nil || letter.Of != (deadletter.Table{Known: true, OID: rel.OID, ID: record.IDColumn{Name: "key", Type: rel.Columns[1].Type}}) {
+		t.Errorf("%+v, %v", letter, err)
 	}
 }

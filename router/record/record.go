@@ -194,6 +194,12 @@ func (b *Buffer) Copy(p []byte) []byte {
 // IdHeader carries the event id; no headers column can add to it or replace it.
 const IdHeader = "id"
 
+// IDColumn is the column whose text the header id is. Zero: it is not the text of one column.
+type IDColumn struct {
+	Name string
+	Type uint32 // type OID
+}
+
 // OwnPrefix begins the names of headers that say where a record comes from: its position, its run, why it is a
 // dead letter. A headers column sets none of them: a consumer would take what a row says for the relay's word.
 const OwnPrefix = "cdc-relay-"
