@@ -18,6 +18,7 @@ type side struct {
 	snapshot.Selection
 	index  int // of the configuration
 	facts  match.Table
+	id     record.IDColumn
 	mapped bool // its records have a column's time
 }
 
@@ -39,7 +40,7 @@ func (w *work) look(ctx context.Context, index int) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &side{Selection: snapshot.Selection{Table: t, Where: w.Where}, index: index}
+	s := &side{Selection: snapshot.Selection{Table: t, Where: w.Where}, index: index, id: explained.ID}
 	s.mapped = explained.Roles["timestamp"] != ""
 	if s.Order, err = t.Shape.Choose(w.Order); err != nil {
 		return nil, usage("--order: table %s: %w", t.Name, err)

@@ -3,7 +3,6 @@ package audit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -188,19 +187,19 @@ func (w *work) letters(ctx context.Context, scanner *topics.Scanner) error {
 			Err: errors.New("more dead letters wait than can be held against the rows"), Hint: "send or discard them: cdc-relay deadletter",
 		}
 	}
-	of, full, every := make([]match.Letters, len(w.tables)), false, false
-	for i, table := range w.tables {
-		mine := func(name string) bool { return w.mine(table, name) }
-		held := set.Of(mine)
-		discarded, more := set.Discarded(mine)
-		of[i] = match.Letters{Waiting: w.hashed(held.IDs), Every: held.Any, Discarded: w.hashed(discarded)}
-		full, every = full || more, every || held.Any
+	of, full, every := make([]match.Letters, len(w.sides)), false, false
+	for i, s := range w.sides {
+		table := &waiting.Table{Name: s.Name, OID: s.OID, ID: s.id, Others: w.settings.Replication.Tables, Messages: w.settings.Replication.Messages}
+		held := set.Of(table)
+		discarded, more := set.Discarded(table)
+		of[i] = match.Letters{Waiting: w.hashed(held.IDs), Every: held.Any(), Discarded: w.hashed(discarded)}
+		full, every = full || more, every || held.Any()
 	}
 	if full {
 		w.limit("more dead letters were discarded than can be held against the rows: the row of one that is left out counts as missing")
 	}
 	if every {
-		w.limit("a dead letter is too large for its event id: every row of its table without a record may be the one that it is of")
+		w.limit("a dead letter that waits does not name its row, or names it by another column than the mapping has now: every row of its table without a record may be the one that it is of")
 	}
 	w.match.Letters(of)
 	return nil
@@ -212,21 +211,4 @@ func (w *work) hashed(events map[string]struct{}) map[match.ID]struct{} {
 		ids[w.hasher.ID([]byte(id))] = struct{}{}
 	}
 	return ids
-}
-
-// mine reports whether letters of a table, as they name it, may be of the given one: that has another
-// name today, or is it.
-func (w *work) mine(table int, name string) bool {
-	for i, t := range w.settings.Replication.Tables {
-		if name == t.Schema+"."+t.Name {
-			return i == table
-		}
-	}
-	for _, prefix := range w.settings.Replication.Messages {
-		rel := wal.MessageRelation(prefix, 0)
-		if name == fmt.Sprintf("%s.%s", rel.Namespace, rel.Name) {
-			return false
-		}
-	}
-	return true
 }

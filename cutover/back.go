@@ -69,7 +69,7 @@ func (w *work) warnOfLetters(ctx context.Context) {
 		w.Out.Warn("nobody can tell whether dead letters wait: " + err.Error())
 		return
 	}
-	if n := set.Of(func(string) bool { return true }).Letters; n > 0 {
+	if n := set.Len(); n > 0 {
 		w.Out.Warn(fmt.Sprintf("%s: consumers do not have these rows, and the publisher sends later rows of their keys ahead of them; send them with `cdc-relay deadletter redrive`, if you can before you go back",
 			wording.Count(n, "waiting dead letter")))
 	}

@@ -100,8 +100,8 @@ var arrows = map[string][]string{
 	"sink/sinktest": {"fault", "replication/wal", "router/record", "sink"},
 
 	"deadletter":         {"fault", "replication/wal", "router", "router/encode", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
-	"deadletter/waiting": {"deadletter", "replication/wal", "router", "sink/broker", "sink/topics"},
-	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router/encode", "router/record", "router/resolve", "router/schemas", "sink/kafka", "wording"},
+	"deadletter/waiting": {"deadletter", "replication/wal", "router", "router/record", "sink/broker", "sink/topics"},
+	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/encode", "router/record", "router/resolve", "router/schemas", "sink/kafka", "wording"},
 	"relay":              {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/pgoutput", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint/stored", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/delivery":     {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "relay/ending", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "router/schemas", "sink", "tracing"},
@@ -121,8 +121,8 @@ var arrows = map[string][]string{
 	"config/document":    {},
 	"config":             {"admin", "advice", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
-	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "sink", "upkeep/records", "wording"},
-	"upkeep/records":     {"advice", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/letters", "sink/topics", "wording"},
+	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "router/record", "sink", "upkeep/records", "wording"},
+	"upkeep/records":     {"advice", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "router/record", "sink", "sink/letters", "sink/topics", "wording"},
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
 	"retention/export":   {},
 

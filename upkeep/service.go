@@ -188,7 +188,7 @@ func (s *Service) Identity(ctx context.Context, index int) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return identify(&s.Relay.Router.Mappings[index], explained, relation), nil
+	return identify(explained.ID, relation), nil
 }
 
 // Root is a table under the name by which the relay sends its rows.
@@ -212,7 +212,7 @@ func (s *Service) Prover(table wal.Table, oid uint32, id Identity, discarded boo
 
 // Records are what the brokers keep of a table.
 func (s *Service) Records(table wal.Table, oid uint32, id Identity) *records.Table {
-	return &records.Table{Reader: s.Reader, Table: table, OID: oid, ByID: id.Known()}
+	return &records.Table{Reader: s.Reader, Table: table, OID: oid, ID: id.id}
 }
 
 // Task is work on the rows of one table.

@@ -65,14 +65,13 @@ func (s *Service) Standing(ctx context.Context, table wal.Table, oid uint32, id 
 		}
 		at.Refused = err
 	}
-	held, _, err := s.Records(table, oid, id).Held(ctx)
+	kept := s.Records(table, oid, id)
+	held, _, err := kept.Held(ctx)
 	if err != nil && !refused && at.Refused == nil {
 		return at, err
 	}
 	at.Letters = held.Letters
-	if held.Letters > 0 && (!id.Known() || held.Any) {
-		at.Notes = append(at.Notes, "a dead letter waits that may be of any row: all rows are held back until it is sent or discarded")
-	}
+	at.Notes = append(at.Notes, kept.Unnamed(&held)...)
 	end, err := s.Surveyor.Fence(ctx)
 	if err != nil {
 		return at, err

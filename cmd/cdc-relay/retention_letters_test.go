@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -240,4 +241,77 @@ func TestRun_MarksPauseWhenTheDeadLetterTopicIsReplaced(t *testing.T) {
 	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
 	k.await(t, "the row is marked", func() bool { return k.marked(t) == 2 })
 	stop()
+}
+
+// holdsAll requires retention to delete nothing because of a letter, and to say which and why.
+func (k *keeper) holdsAll(t *testing.T, why string) {
+	t.Helper()
+	rows := k.rows(t)
+	invoke(t, k.env, "retention").want(t, exitOK, why, "")
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 0 rows; ", "")
+	k.left(t, rows)
+}
+
+// A letter names its row by the column that the mapping had when it was written, as the next mapping may
+// have another one.
+func TestRetention_ALetterHoldsItsRowAfterAChangeOfTheMapping(t *testing.T) {
+	t.Parallel()
+	k, _ := withLetter(t)
+	k.env = append(k.env, "CDC_RELAY_OUTBOX_COLUMNS_ID=aggregate_id")
+	_, stop := k.streams(t)
+	k.holdsAll(t, `its event id is of column "id", and not of "aggregate_id" as the mapping has it now`)
+	invoke(t, k.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "", "")
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 2 rows", "")
+	stop()
+}
+
+// The runbook of table_changed has both names configured.
+func TestRetention_ALetterHoldsItsRowAfterTheTablesNameWentToAnother(t *testing.T) {
+	t.Parallel()
+	k, _ := withLetter(t)
+	k.db.Exec(t, "ALTER TABLE outbox RENAME TO outbox_old")
+	k.db.Exec(t, "CREATE TABLE outbox (LIKE outbox_old INCLUDING ALL)")
+	k.db.Exec(t, "ALTER PUBLICATION "+harness.Query[string](t, k.db, "SELECT pubname::text FROM pg_publication")+" ADD TABLE outbox")
+	k.configure(t, "outbox: [{table: public.outbox}, {table: public.outbox_old, retention: {keep: 1h, then: delete}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n")
+	_, stop := k.streams(t)
+	defer stop()
+	got := invoke(t, k.env, "deadletter", "redrive", "--all")
+	if said := got.stdout + got.stderr; strings.Contains(said, "not in table") || !strings.Contains(said, "no topic!") {
+		t.Errorf("the row is there:\n%s", said)
+	}
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "public.outbox_old: deleted 1 row; 1 held back by dead letters\n", "")
+	if left := queryText(t, k.db, "SELECT string_agg(aggregate_type, ' ') FROM outbox_old"); left != "no topic!" {
+		t.Errorf("left: %q", left)
+	}
+	k.db.Exec(t, "UPDATE outbox_old SET aggregate_type = 'order'") // so that it makes a record
+	invoke(t, k.env, "deadletter", "redrive", "--all", "--yes").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
+	k.arrived(t, 2)
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "public.outbox_old: deleted 1 row\n", "")
+}
+
+// Two pipelines on one table need not have the same event id. The letter of the other one has no value, so
+// that it needs the row.
+func TestRetention_ALetterOfAnotherPipelineHoldsItsRow(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	letters := k.topic + "-letters"
+	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters)
+	k.keepsHouse(t, "delete", "")
+	other := *k.life
+	slot := k.slot + "_b"
+	other.env = append(append([]string{}, k.env...), "CDC_RELAY_POSTGRES_SLOT="+slot, "CDC_RELAY_POSTGRES_PUBLICATION="+slot, "CDC_RELAY_OUTBOX_COLUMNS_ID=aggregate_id",
+		"CDC_RELAY_OUTBOX_TOPIC="+k.topic+"-others", "CDC_RELAY_KAFKA_MAX_MESSAGE_BYTES=3KiB", "CDC_RELAY_RELAY_CHECKPOINT_TOPIC="+k.topic+"-b")
+	k.setUp(t, "")
+	invoke(t, other.env, "setup").want(t, exitOK, "", "")
+	k.env = append(k.env, "CDC_RELAY_MAINTENANCE_ALSO_WAIT_FOR="+slot)
+	_, stop := k.streams(t)
+	defer stop()
+	_, stopOther := other.start(t, nil)
+	defer stopOther()
+	k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('order', gen_random_uuid(), 'x', jsonb_build_object('text', repeat('x', 9000)), now() - interval '2h')`)
+	k.arrived(t, 1)
+	k.await(t, "a letter", func() bool { return len(k.brokers.Read(t, letters)) == 1 })
+	k.holdsAll(t, `its event id is of column "aggregate_id", and not of "id" as the mapping has it now`)
+	invoke(t, other.env, "deadletter", "redrive", "--all", "--yes", "--set", "kafka.max_message_bytes=1MiB").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 1 row\n", "")
 }

@@ -1,11 +1,11 @@
 package waiting
 
-// discarded keeps the events whose letters were discarded, by table. Nobody sends them, so their rows
-// are done with and not delivered. A letter without an event id, or one that was too large for it,
-// names no row.
+// discarded keeps the events whose letters were discarded, by what the letters say of their tables. Nobody
+// sends them, so their rows are done with and not delivered. A letter without an event id, or one that
+// was too large for it, names no row.
 type discarded struct {
 	limit  int
-	events map[string]map[string]struct{}
+	events map[from]map[string]struct{}
 	count  int
 	bytes  int
 	full   bool
@@ -13,7 +13,7 @@ type discarded struct {
 
 func (d *discarded) clear() { *d = discarded{limit: d.limit} }
 
-func (d *discarded) add(table, event string) {
+func (d *discarded) add(table from, event string) {
 	if event == "" {
 		return
 	}
@@ -25,7 +25,7 @@ func (d *discarded) add(table, event string) {
 		return
 	}
 	if d.events == nil {
-		d.events = make(map[string]map[string]struct{})
+		d.events = make(map[from]map[string]struct{})
 	}
 	if d.events[table] == nil {
 		d.events[table] = make(map[string]struct{})
@@ -36,7 +36,7 @@ func (d *discarded) add(table, event string) {
 }
 
 // sent forgets an event that was discarded earlier: another letter of it was sent.
-func (d *discarded) sent(table, event string) {
+func (d *discarded) sent(table from, event string) {
 	if _, known := d.events[table][event]; known {
 		delete(d.events[table], event)
 		d.count--
@@ -44,14 +44,15 @@ func (d *discarded) sent(table, event string) {
 	}
 }
 
-// Discarded are the events of the tables that mine selects by their names (schema.name) whose
-// letters were discarded, and whether they are not all of them. It stays so once it is.
-func (s *Set) Discarded(mine func(table string) bool) (ids map[string]struct{}, full bool) {
+// Discarded are the events of a table whose letters were discarded, and whether they are not all of them. It
+// stays so once it is. A letter whose event id is known to be of another column than that of the mapping names
+// no row.
+func (s *Set) Discarded(t *Table) (ids map[string]struct{}, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ids = make(map[string]struct{})
-	for table, events := range s.gone.events {
-		if !mine(table) {
+	for from, events := range s.gone.events {
+		if !t.may(&from) || from.of.Known && from.of.ID != t.ID {
 			continue
 		}
 		for event := range events {

@@ -18,16 +18,16 @@ func discards(at int64, offsets ...int64) *topics.Message {
 }
 
 func gone(s *Set, table string) string {
-	ids, full := s.Discarded(func(name string) bool { return name == table })
+	ids, full := s.Discarded(named(table))
 	return fmt.Sprintf("%s, %t", strings.Join(slices.Sorted(maps.Keys(ids)), " "), full)
 }
 
 func TestSet_RemembersDiscardedLettersUntilAnotherOneIsSent(t *testing.T) {
 	s := newSet()
 	for i, event := range []string{"a", "b", "", "c"} {
-		s.Read(message(own, "public.outbox", event, int64(i)))
+		s.Read(known(own, "public.outbox", event, int64(i)))
 	}
-	s.Read(message(own, "public.other", "d", 4))
+	s.Read(known(own, "public.other", "d", 4))
 	s.Read(discards(5, 0, 1, 2, 4))
 	if got := gone(s, "public.outbox"); got != "a b, false" {
 		t.Errorf("%s", got)
@@ -36,7 +36,7 @@ func TestSet_RemembersDiscardedLettersUntilAnotherOneIsSent(t *testing.T) {
 	if got := gone(s, "public.outbox") + "; " + gone(s, "public.other"); got != "a b, false; d, false" {
 		t.Errorf("%s", got)
 	}
-	s.Read(message(own, "public.outbox", "a", 7))
+	s.Read(known(own, "public.outbox", "a", 7))
 	s.Read(marker(own, 8, 7))
 	if got := gone(s, "public.outbox"); got != "b, false" {
 		t.Errorf("%s", got)
@@ -50,8 +50,8 @@ func TestSet_RemembersDiscardedLettersUntilAnotherOneIsSent(t *testing.T) {
 func TestSet_SaysThatMoreWereDiscardedThanItKeeps(t *testing.T) {
 	s := newSet()
 	s.gone.limit = 1
-	s.Read(message(own, "public.outbox", "a", 0))
-	s.Read(message(own, "public.outbox", "b", 1))
+	s.Read(known(own, "public.outbox", "a", 0))
+	s.Read(known(own, "public.outbox", "b", 1))
 	s.Read(discards(2, 0))
 	if got := gone(s, "public.outbox"); got != "a, false" {
 		t.Errorf("%s", got)
@@ -78,7 +78,7 @@ func TestSet_KeepsAsManyDiscardedLettersAsItMay(t *testing.T) {
 			s.gone.limit = tt.limit
 			at := int64(0)
 			next := func(event string, done func(at int64, offsets ...int64) *topics.Message) {
-				s.Read(message(own, "public.outbox", event, at))
+				s.Read(known(own, "public.outbox", event, at))
 				s.Read(done(at+1, at))
 				at += 2
 			}
@@ -87,7 +87,7 @@ func TestSet_KeepsAsManyDiscardedLettersAsItMay(t *testing.T) {
 				next(tt.first, discards)
 				next(tt.second, discards)
 				next(tt.second, discards) // again
-				if ids, full := s.Discarded(func(string) bool { return true }); len(ids) != 2 || full {
+				if ids, full := s.Discarded(named("public.outbox")); len(ids) != 2 || full {
 					t.Fatalf("%d are kept, %t", len(ids), full)
 				}
 				next(tt.first, sent)
@@ -96,7 +96,7 @@ func TestSet_KeepsAsManyDiscardedLettersAsItMay(t *testing.T) {
 			next(tt.first, discards)
 			next(tt.second, discards)
 			next(tt.more, discards)
-			if _, full := s.Discarded(func(string) bool { return true }); !full {
+			if _, full := s.Discarded(named("public.outbox")); !full {
 				t.Error("one too many was kept")
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
@@ -45,13 +46,14 @@ type group struct {
 // letter is what has to be known of one.
 type letter struct {
 	deadletter.Location
-	row          wal.Place
-	table, event string
-	reason       string // one of few
-	stripped     bool   // of its headers, the event id among them
+	from
+	row      wal.Place
+	event    string
+	reason   string // one of few
+	stripped bool   // of its headers, the event id among them
 }
 
-func (l *letter) size() int { return len(l.table) + len(l.event) }
+func (l *letter) size() int { return len(l.table) + len(l.of.ID.Name) + len(l.event) }
 
 // New returns an empty set for letters of the sources that own selects.
 func New(own func(source string) bool) *Set {
@@ -80,7 +82,7 @@ func (s *Set) Read(m *topics.Message) {
 }
 
 func (s *Set) add(l *deadletter.Letter) {
-	one := letter{Location: l.Location(), row: l.Place, table: l.Table, event: l.EventID()}
+	one := letter{Location: l.Location(), from: from{l.Table, l.Of}, row: l.Place, event: l.EventID()}
 	one.reason = s.known(l.Reason)
 	one.stripped = one.event == "" && slices.Contains(l.Missing, router.PartHeaders)
 	if s.full || s.count >= s.limit || s.bytes+one.size() > maxBytes {
@@ -103,9 +105,9 @@ func (s *Set) done(m *deadletter.Marker) {
 			s.count--
 			s.bytes -= one.size()
 			if m.Outcome == deadletter.Discarded {
-				s.gone.add(one.table, one.event)
+				s.gone.add(one.from, one.event)
 			} else {
-				s.gone.sent(one.table, one.event)
+				s.gone.sent(one.from, one.event)
 			}
 		}
 		return covered
@@ -134,32 +136,48 @@ type Held struct {
 	Letters int
 	IDs     map[string]struct{} // of events, as the header id has them
 	NoID    bool                // a letter without an event id: its row has none
-	Any     bool                // a letter that was too large for its event id: it may be any row's
+
+	// Letters that may be of any row, and why.
+	Stripped int             // they were too large for their event ids
+	Earlier  int             // they are of earlier builds
+	Other    int             // their event ids are not of the column that the mapping has now
+	Example  record.IDColumn // of the last
 }
 
-// Of are the letters of the tables that mine selects by their names (schema.name).
-func (s *Set) Of(mine func(table string) bool) Held {
+// Any reports whether a letter may be of any row.
+func (h *Held) Any() bool { return h.Stripped+h.Earlier+h.Other > 0 }
+
+// Of are the letters of a table.
+func (s *Set) Of(t *Table) Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := Held{IDs: make(map[string]struct{})}
 	for _, letters := range s.groups {
-		for _, one := range letters {
-			if !mine(one.table) {
-				continue
-			}
-			held.Letters++
-			switch {
-			case one.stripped:
-				held.Any = true
-			case one.event == "":
-				held.NoID = true
-				fallthrough // or the id is an empty text
-			default:
-				held.IDs[one.event] = struct{}{}
+		for i := range letters {
+			if one := &letters[i]; t.may(&one.from) {
+				held.add(one, t)
 			}
 		}
 	}
 	return held
+}
+
+func (h *Held) add(one *letter, t *Table) {
+	h.Letters++
+	switch {
+	case one.stripped:
+		h.Stripped++
+	case !one.of.Known:
+		h.Earlier++
+	case one.of.ID != t.ID:
+		h.Other++
+		h.Example = one.of.ID
+	case one.event == "":
+		h.NoID = true
+		fallthrough // or the id is an empty text
+	default:
+		h.IDs[one.event] = struct{}{}
+	}
 }
 
 // Named is the newest letter that waits of a row with an event id.
@@ -169,14 +187,14 @@ type Named struct {
 	row wal.Place
 }
 
-// Named are the letters of the table with that name (schema.name), one for each event id.
-func (s *Set) Named(table string) map[string]Named {
+// Named are the letters that are of the table for certain, one for each event id.
+func (s *Set) Named(t *Table) map[string]Named {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	named := make(map[string]Named)
 	for _, letters := range s.groups {
 		for _, one := range letters {
-			if one.table != table || one.event == "" {
+			if one.event == "" || !t.has(&one.from) {
 				continue
 			}
 			n := Named{one.event, one.reason, one.Location, one.row}

@@ -21,14 +21,12 @@ import (
 // Waiting implements proof.Records. It is asked after Kept.
 func (t *Table) Waiting(ctx context.Context) (found proof.Waiting, err error) {
 	err = t.Reader.read(ctx, true, func() {
-		held := t.Reader.waiting.Of(t.mine)
-		if held.Letters > 0 && !t.ByID {
-			held.Any = true
-		}
-		found = proof.Waiting{IDs: held.IDs, NoID: held.NoID, All: held.Any, Full: t.Reader.waiting.Full()}
-		if t.Discarded && t.ByID {
+		table := t.letters()
+		held := t.Reader.waiting.Of(table)
+		found = proof.Waiting{IDs: held.IDs, NoID: held.NoID, All: held.Any() || held.Letters > 0 && !t.byID(), Full: t.Reader.waiting.Full()}
+		if t.Discarded && t.byID() {
 			var ids map[string]struct{}
-			ids, found.Unmarked = t.Reader.waiting.Discarded(t.mine)
+			ids, found.Unmarked = t.Reader.waiting.Discarded(table)
 			maps.Copy(found.IDs, ids)
 		}
 	})
@@ -38,16 +36,54 @@ func (t *Table) Waiting(ctx context.Context) (found proof.Waiting, err error) {
 	return found, nil
 }
 
+// letters select those of the table.
+func (t *Table) letters() *waiting.Table {
+	cfg := &t.Reader.settings.Replication
+	return &waiting.Table{Name: t.Table, OID: t.OID, ID: t.ID, Others: cfg.Tables, Messages: cfg.Messages}
+}
+
+// byID reports whether dead letters name the table's rows.
+func (t *Table) byID() bool { return t.ID.Name != "" }
+
 // Held reads the dead letters up to where their topic ends at the call, and returns those of
-// the table. Letters of a table that the configuration does not have may be of this one, under
-// an earlier name.
+// the table.
 func (t *Table) Held(ctx context.Context) (held waiting.Held, full bool, err error) {
-	err = t.Reader.read(ctx, false, func() { held, full = t.Reader.waiting.Of(t.mine), t.Reader.waiting.Full() })
+	err = t.Reader.read(ctx, false, func() { held, full = t.Reader.waiting.Of(t.letters()), t.Reader.waiting.Full() })
 	return held, full, err
 }
 
+// Unnamed says of letters that do not name their rows why they do not, and what ends it.
+func (t *Table) Unnamed(held *waiting.Held) (notes []string) {
+	note := func(n int, one, several string) {
+		switch {
+		case n == 1:
+			notes = append(notes, "a dead letter waits that may be of any row, as "+one+": all rows are held back until its pipeline has sent or discarded it (`cdc-relay deadletter redrive`)")
+		case n > 1:
+			notes = append(notes, fmt.Sprintf("%d dead letters wait that may be of any row, as %s: all rows are held back until their pipeline has sent or discarded them (`cdc-relay deadletter redrive`)", n, several))
+		}
+	}
+	if !t.byID() {
+		const why = "the event id of the table is not the text of one column"
+		note(held.Letters, why, why)
+		return notes
+	}
+	note(held.Stripped, "it was too large for its event id", "they were too large for their event ids")
+	note(held.Earlier, "an earlier version wrote it, without its table's OID and the column of its event id", "an earlier version wrote them, without their table's OID and the column of their event ids")
+	switch of := held.Example; of.Name {
+	case "":
+		note(held.Other, "its event id is not the text of one column", "their event ids are not the text of one column")
+	case t.ID.Name:
+		why := fmt.Sprintf("column %q had another type then", of.Name)
+		note(held.Other, why, why)
+	default:
+		why := fmt.Sprintf("of column %q, and not of %q as the mapping has it now", of.Name, t.ID.Name)
+		note(held.Other, "its event id is "+why, "their event ids are "+why)
+	}
+	return notes
+}
+
 // Named are the letters of the table that were read so far and wait, by event id.
-func (t *Table) Named() map[string]waiting.Named { return t.Reader.waiting.Named(t.name()) }
+func (t *Table) Named() map[string]waiting.Named { return t.Reader.waiting.Named(t.letters()) }
 
 // visit takes a record of the dead-letter topic; nil: the topic was deleted and created again.
 func (r *Reader) visit(m *topics.Message) {

@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/letters"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -171,7 +172,7 @@ type Table struct {
 	Reader *Reader
 	Table  wal.Table
 	OID    uint32
-	ByID   bool // dead letters name its rows by their event ids
+	ID     record.IDColumn // by which dead letters name its rows; zero: they name none
 
 	Discarded bool // the rows of discarded letters count as those of letters that wait
 }
@@ -254,18 +255,4 @@ func (r *Reader) unread(ctx context.Context, err error) error {
 			"wait until the brokers end it, at its timeout at the latest, and try again")}
 	}
 	return err
-}
-
-func (t *Table) name() string { return t.Table.Schema + "." + t.Table.Name }
-
-func (t *Table) mine(name string) bool {
-	if name == t.name() {
-		return true
-	}
-	cfg := &t.Reader.settings.Replication
-	return !slices.ContainsFunc(cfg.Tables, func(other wal.Table) bool { return name == other.Schema+"."+other.Name }) &&
-		!slices.ContainsFunc(cfg.Messages, func(prefix string) bool {
-			rel := wal.MessageRelation(prefix, 0)
-			return name == rel.Qualified()
-		})
 }

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
@@ -37,12 +39,37 @@ func TestReader_KnowsTheLettersOfItsSlots(t *testing.T) {
 	}
 }
 
-// A letter of a table that nobody configured may be of this one, under an earlier name.
-func TestTable_CountsLettersOfItsEarlierNames(t *testing.T) {
-	table := Table{Reader: newReader(1), Table: wal.Table{Schema: "public", Name: "outbox"}}
-	for name, mine := range map[string]bool{"public.outbox": true, "public.old_outbox": true, "public.other": false, "message.events": false, "message.others": true} {
-		if got := table.mine(name); got != mine {
-			t.Errorf("%s: %t", name, got)
+// Letters are selected for the table as it is now, among the others of the configuration.
+func TestTable_SelectsItsLettersByWhatItIsNow(t *testing.T) {
+	id := record.IDColumn{Name: "id", Type: 2950}
+	table := Table{Reader: newReader(1), Table: wal.Table{Schema: "public", Name: "outbox"}, OID: 7, ID: id}
+	got := table.letters()
+	if got.Name != table.Table || got.OID != 7 || got.ID != id || len(got.Others) != 2 || !slices.Equal(got.Messages, []string{"events"}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Whoever reads a plan learns why all rows are held, and what ends it.
+func TestTable_SaysWhyAllRowsAreHeld(t *testing.T) {
+	table := &Table{ID: record.IDColumn{Name: "id", Type: 2950}}
+	for _, tt := range []struct {
+		table *Table
+		held  waiting.Held
+		want  []string
+	}{
+		{table, waiting.Held{Letters: 3}, nil},
+		{&Table{}, waiting.Held{}, nil},
+		{&Table{}, waiting.Held{Letters: 1, Earlier: 1}, []string{"a dead letter waits that may be of any row, as the event id of the table is not the text of one column: all rows are held back until its pipeline has sent or discarded it (`cdc-relay deadletter redrive`)"}},
+		{table, waiting.Held{Letters: 3, Stripped: 2, Earlier: 1}, []string{
+			"2 dead letters wait that may be of any row, as they were too large for their event ids: all rows are held back until their pipeline has sent or discarded them (`cdc-relay deadletter redrive`)",
+			"a dead letter waits that may be of any row, as an earlier version wrote it, without its table's OID and the column of its event id: all rows are held back until its pipeline has sent or discarded it (`cdc-relay deadletter redrive`)",
+		}},
+		{table, waiting.Held{Letters: 1, Other: 1, Example: record.IDColumn{Name: "key", Type: 25}}, []string{"a dead letter waits that may be of any row, as its event id is of column \"key\", and not of \"id\" as the mapping has it now: all rows are held back until its pipeline has sent or discarded it (`cdc-relay deadletter redrive`)"}},
+		{table, waiting.Held{Letters: 1, Other: 1, Example: record.IDColumn{Name: "id", Type: 20}}, []string{"a dead letter waits that may be of any row, as column \"id\" had another type then: all rows are held back until its pipeline has sent or discarded it (`cdc-relay deadletter redrive`)"}},
+		{table, waiting.Held{Letters: 2, Other: 2}, []string{"2 dead letters wait that may be of any row, as their event ids are not the text of one column: all rows are held back until their pipeline has sent or discarded them (`cdc-relay deadletter redrive`)"}},
+	} {
+		if got := tt.table.Unnamed(&tt.held); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v:\n%q, want\n%q", tt.held, got, tt.want)
 		}
 	}
 }
