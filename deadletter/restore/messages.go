@@ -15,8 +15,8 @@ import (
 
 // ofMessage reports whether a letter is of a logical message.
 func (r *Rows) ofMessage(l *deadletter.Letter) bool {
-	if l.Body != nil {
-		return true
+	if l.Body != nil || l.Of.Known && l.Of.OID != 0 {
+		return l.Body != nil
 	}
 	_, ok := r.messages(strings.TrimPrefix(l.Table, "message."))
 	return ok && strings.HasPrefix(l.Table, "message.") && r.table(l.Table) < 0

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config"
@@ -13,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/sample"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/encode"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/router/resolve"
@@ -27,7 +27,7 @@ type Rows struct {
 	cfg      *config.Config
 	finder   *sample.Finder
 	routes   *resolve.Router
-	ids      map[int]string // column of the event id, by table
+	pinned   map[int]*router.Explanation // of tables
 	bySchema map[tableSchema]*resolve.Router
 }
 
@@ -39,7 +39,7 @@ type tableSchema struct {
 
 // NewRows connects nowhere yet.
 func NewRows(cfg *config.Config, settings relay.Config) *Rows {
-	return &Rows{settings: settings, cfg: cfg, finder: sample.NewFinder(settings.Replication), ids: make(map[int]string), bySchema: make(map[tableSchema]*resolve.Router)}
+	return &Rows{settings: settings, cfg: cfg, finder: sample.NewFinder(settings.Replication), pinned: make(map[int]*router.Explanation), bySchema: make(map[tableSchema]*resolve.Router)}
 }
 
 // Close frees the connection.
@@ -75,14 +75,14 @@ func (r *Rows) each(ctx context.Context, l *deadletter.Letter, give func(deadlet
 	if id == "" {
 		return fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))
 	}
-	table := slices.IndexFunc(r.settings.Replication.Tables, func(t wal.Table) bool { return t.Schema+"."+t.Name == l.Table })
-	if table < 0 {
-		return fmt.Errorf("table %s is not in the configuration (it has %s), and the letter has no %s", l.Table, r.tables(), strings.Join(l.Missing, ", "))
-	}
 	if op := l.Origin.Change; op != 0 {
 		return fmt.Errorf("the letter has no %s, and is of %s: its table has the row as it is now, and not what was to be sent; discard it, and write the event again", strings.Join(l.Missing, ", "), op.Noun())
 	}
-	column, err := r.idColumn(ctx, table)
+	table, err := r.tableOf(ctx, l)
+	if err != nil {
+		return err
+	}
+	column, doubt, err := r.column(ctx, table, l)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (r *Rows) each(ctx context.Context, l *deadletter.Letter, give func(deadlet
 		return give(made)
 	})
 	if err == nil && !found {
-		return fmt.Errorf("the letter has no %s, and the row is not in table %s any more; look for the event id in its topic, as a delivered row that PostgreSQL sent again after a crash may have become a letter; if it is not there, write the event again; then discard the letter", strings.Join(l.Missing, ", "), l.Table)
+		return r.missing(l, table, column, doubt)
 	}
 	return err
 }
@@ -157,34 +157,6 @@ func route(ctx context.Context, routes *resolve.Router, l *deadletter.Letter, ro
 	}
 	var apart record.Buffer
 	return deadletter.Restored{Record: &buf.Records[0], Payload: routes.Payload(&apart, row)}, nil
-}
-
-// idColumn compiles the table's mapping at its first use.
-func (r *Rows) idColumn(ctx context.Context, table int) (string, error) {
-	if column, ok := r.ids[table]; ok {
-		return column, nil
-	}
-	if r.routes == nil {
-		routes, err := resolve.New(r.settings.Router)
-		if err != nil {
-			return "", err
-		}
-		r.routes = routes
-	}
-	relation, err := r.finder.Describe(ctx, table)
-	if err != nil {
-		return "", err
-	}
-	found, err := r.routes.Pin(relation)
-	if err != nil {
-		return "", r.located(err)
-	}
-	column := found.Roles["id"]
-	if column == "" || strings.ContainsAny(column, "# ") {
-		return "", errors.New("the event id is not a column, so the row cannot be found by it")
-	}
-	r.ids[table] = column
-	return column, nil
 }
 
 // located names the places at which a mapping was configured that does not fit.

@@ -74,6 +74,22 @@ func (f *Finder) Describe(ctx context.Context, table int) (*wal.Relation, error)
 	return rel, nil
 }
 
+// Named is the name that the table with an OID has now; ok is false if there is no such table.
+func (f *Finder) Named(ctx context.Context, oid uint32) (name wal.Table, ok bool, err error) {
+	if err := f.open(ctx); err != nil {
+		return name, false, err
+	}
+	rows, err := f.s.q.All(fmt.Sprintf(`SELECT n.nspname, c.relname FROM pg_catalog.pg_class c
+		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %d AND c.relkind IN ('r', 'p')`, oid))
+	if err != nil {
+		return name, false, postgres.Classify("look for the table of a dead letter", err)
+	}
+	if len(rows) == 0 {
+		return name, false, nil
+	}
+	return wal.Table{Schema: rows[0][0].Text, Name: rows[0][1].Text}, true, nil
+}
+
 // FindRows calls visit with each row of cfg.Tables[table] whose column has a value, in the form
 // of NewestRow and with its needs, in no order, until visit returns an error. visit owns the row, and must not use the
 // Finder. Where row-level security applies to the role, it is an error.
