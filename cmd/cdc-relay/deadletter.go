@@ -265,6 +265,8 @@ type letterReport struct {
 	Time      time.Time       `json:"time"`
 	Reason    string          `json:"reason"`
 	Table     string          `json:"table"`
+	TableOID  uint32          `json:"table_oid,omitempty"`
+	IDColumn  string          `json:"id_column,omitempty"` // that has the event id
 	Topic     string          `json:"topic"`
 	LSN       string          `json:"lsn"`
 	Seq       uint64          `json:"seq"`
@@ -282,7 +284,7 @@ type letterReport struct {
 
 func newLetterReport(e *deadletter.Entry) *letterReport {
 	r := &letterReport{
-		Partition: e.Partition, Offset: e.Offset, Time: e.At.UTC(), Reason: e.Reason, Table: e.Table, Topic: e.Record.Topic,
+		Partition: e.Partition, Offset: e.Offset, Time: e.At.UTC(), Reason: e.Reason, Table: e.Table, TableOID: e.Of.OID, IDColumn: e.Of.ID.Name, Topic: e.Record.Topic,
 		LSN: e.Commit.String(), Seq: e.Ordinal, Timeline: e.Timeline, Source: e.Source, EventID: e.Event, Bytes: max(int64(e.Size), e.ValueBytes), Missing: e.Missing, State: e.Done,
 	}
 	if e.Body != nil {
@@ -469,6 +471,9 @@ func (l *letters) showOne(r *letterReport, payload bool) error {
 	lines := tabwriter.NewWriter(l.app.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(lines, "  why\t%s\n  set aside\t%s\n  row\t%s, row %d of the transaction committing at %s, from %s\n",
 		wording.Printable(r.Message), r.Time.Format(time.RFC3339), wording.Printable(r.Table), r.Seq, r.LSN, wording.Printable(r.Source))
+	if r.IDColumn != "" {
+		fmt.Fprintf(lines, "  found by\tcolumn %s of the table with OID %d\n", wording.Printable(r.IDColumn), r.TableOID)
+	}
 	if len(r.Missing) > 0 {
 		fmt.Fprintf(lines, "  missing\t%s\n", strings.Join(r.Missing, ", "))
 	}
