@@ -12,7 +12,7 @@ func ciFunctions(t *testing.T, script string, env ...string) string {
 	t.Helper()
 	text := read(t, ".ci/run")
 	functions := ""
-	for _, name := range []string{"in_memory", "tests", "rest", "beside"} {
+	for _, name := range []string{"in_memory", "tests", "rest", "computing", "waiting"} {
 		_, from, found := strings.Cut(text, "\n"+name+"() {\n")
 		body, _, ended := strings.Cut(from, "\n}\n")
 		if !found || !ended {
