@@ -14,7 +14,8 @@ func (r result) never(t *testing.T, advice string) {
 }
 
 // A letter without its value is completed from its row, whatever the row's table is called by now, and
-// whatever column the mapping has the event id of. Nobody is told to discard it while the row is there.
+// also if the mapping takes the event id from another column now. No message advises to discard a letter whose
+// row is there.
 func TestRedrive_FindsTheRowOfARenamedTable(t *testing.T) {
 	t.Parallel()
 	l := limited(t, "columns: {id: id, key: account, payload: payload}", "id bigserial PRIMARY KEY, ref uuid DEFAULT gen_random_uuid(), account text")

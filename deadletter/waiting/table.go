@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// Table is one whose letters are asked for, as it is now.
+// Table is a table as it is now, whose letters are asked for.
 type Table struct {
 	Name wal.Table
 	OID  uint32

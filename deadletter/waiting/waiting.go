@@ -141,7 +141,7 @@ type Held struct {
 	Stripped int             // they were too large for their event ids
 	Earlier  int             // they are of earlier builds
 	Other    int             // their event ids are not of the column that the mapping has now
-	Example  record.IDColumn // of the last
+	Example  record.IDColumn // that of the last such letter
 }
 
 // Any reports whether a letter may be of any row.
