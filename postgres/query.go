@@ -43,15 +43,20 @@ func (q Querier) All(sql string) ([]Cells, error) {
 	if len(results) == 0 {
 		return nil, nil
 	}
-	rows := make([]Cells, 0, len(results[len(results)-1].Rows))
-	for _, values := range results[len(results)-1].Rows {
+	return CellsOf(results[len(results)-1]), nil
+}
+
+// CellsOf are the rows of one statement.
+func CellsOf(result *pgconn.Result) []Cells {
+	rows := make([]Cells, 0, len(result.Rows))
+	for _, values := range result.Rows {
 		row := make(Cells, len(values))
 		for i, value := range values {
 			row[i] = Cell{Text: string(value), Null: value == nil}
 		}
 		rows = append(rows, row)
 	}
-	return rows, nil
+	return rows
 }
 
 // One returns the first row, or ErrNoRow.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -67,6 +68,7 @@ type Session struct {
 	tied    int    // rows of the last batch, if the row before it and all of its rows have one value
 	blocks  uint32 // the table's, when the naming began
 	missed  []string
+	locked  time.Time // when a row was found locked by somebody else
 }
 
 // cursor is where the naming of rows continues.
@@ -223,16 +225,16 @@ func (s *Session) condition() string {
 }
 
 // readOnly runs a query whose SQL the operator wrote. begin are further statements before it, of
-// which the last one selects one row, or none.
+// which the last one selects one row, or none. All of them go in one message: on a busy server each
+// answer is waited for.
 func (s *Session) readOnly(begin, sql string) (first, rows []postgres.Cells, err error) {
-	if first, err = s.q.All("BEGIN READ ONLY" + begin); err != nil {
-		return nil, nil, err
-	}
-	if rows, err = s.q.All(sql); err != nil {
+	results, err := s.q.Conn.Exec(s.q.Ctx, "BEGIN READ ONLY"+begin+"; "+sql+"; COMMIT").ReadAll()
+	if err != nil {
 		_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
 		return nil, nil, err
 	}
-	return first, rows, s.q.Exec("COMMIT")
+	commit := len(results) - 1
+	return postgres.CellsOf(results[commit-2]), postgres.CellsOf(results[commit-1]), nil
 }
 
 // Fence implements proof.Session.

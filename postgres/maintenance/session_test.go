@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -65,42 +66,54 @@ func left(t *testing.T, db *harness.Database) string {
 }
 
 // A version is named, and no other version of its row, of another row at its place, or of a
-// row that is locked.
+// row that is locked, whether rows are locked beforehand or not.
 func TestSession_ActsOnTheVersionsThatItNamed(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		db.Exec(t, eventsSQL)
-		db.Exec(t, `INSERT INTO events SELECT chr(97 + i), 0 FROM generate_series(0, 6) i`)
-		s := opened(t, db, work())
-		rows := name(t, s)
-		if ids(rows) != "a b c d e f g" {
-			t.Fatalf("named %q", ids(rows))
-		}
-		db.Exec(t, `UPDATE events SET n = 1 WHERE id = 'b'`)
-		db.Exec(t, `DELETE FROM events WHERE id IN ('c', 'd'); INSERT INTO events VALUES ('c', 2)`)
-		db.Exec(t, `VACUUM events`)                                // frees the places of c and d
-		db.Exec(t, `INSERT INTO events VALUES ('x', 3), ('y', 3)`) // takes them
-		taken := harness.Query[int64](t, db, `SELECT count(*) FROM events WHERE id IN ('x', 'y') AND ctid IN ('(0,3)', '(0,4)')`)
-		if taken == 0 {
-			t.Error("the places were not used again, so the test shows less than it should")
-		}
-		locker := db.Connect(t)
-		if _, err := locker.Exec(t.Context(), `BEGIN; SELECT FROM events WHERE id = 'f' FOR UPDATE`); err != nil {
-			t.Fatal(err)
-		}
-		if n := act(t, s, rows); n != 3 { // a, e, g
-			t.Errorf("acted on %d rows", n)
-		}
-		if _, err := locker.Exec(t.Context(), `COMMIT`); err != nil {
-			t.Fatal(err)
-		}
-		if got := left(t, db); got != "b1 c2 f0 x3 y3" {
-			t.Errorf("left: %s", got)
-		}
-		// The one that was locked is named and acted on by the next pass.
-		if n := act(t, s, rows); n != 1 || left(t, db) != "b1 c2 x3 y3" {
-			t.Errorf("acted on %d rows, left: %s", n, left(t, db))
+		for _, locked := range []time.Time{{}, time.Now().Add(time.Hour)} {
+			db.Exec(t, `TRUNCATE events; INSERT INTO events SELECT chr(97 + i), 0 FROM generate_series(0, 6) i`)
+			actsOnWhatItNamed(t, db, locked)
 		}
 	})
+}
+
+func actsOnWhatItNamed(t *testing.T, db *harness.Database, locked time.Time) {
+	t.Helper()
+	s := opened(t, db, work())
+	defer s.Close()
+	rows := name(t, s)
+	if ids(rows) != "a b c d e f g" {
+		t.Fatalf("named %q", ids(rows))
+	}
+	db.Exec(t, `UPDATE events SET n = 1 WHERE id = 'b'`)
+	db.Exec(t, `DELETE FROM events WHERE id IN ('c', 'd'); INSERT INTO events VALUES ('c', 2)`)
+	db.Exec(t, `VACUUM events`)                                // frees the places of c and d
+	db.Exec(t, `INSERT INTO events VALUES ('x', 3), ('y', 3)`) // takes them
+	taken := harness.Query[int64](t, db, `SELECT count(*) FROM events WHERE id IN ('x', 'y') AND ctid IN ('(0,3)', '(0,4)')`)
+	if taken == 0 {
+		t.Error("the places were not used again, so the test shows less than it should")
+	}
+	locker := db.Connect(t)
+	if _, err := locker.Exec(t.Context(), `BEGIN; SELECT FROM events WHERE id = 'f' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	s.locked = locked
+	if n := act(t, s, rows); n != 3 { // a, e, g
+		t.Errorf("acted on %d rows", n)
+	}
+	if time.Since(s.locked) > lockedAgain {
+		t.Error("it does not remember that a row was locked")
+	}
+	if _, err := locker.Exec(t.Context(), `COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(t, db); got != "b1 c2 f0 x3 y3" {
+		t.Errorf("left: %s", got)
+	}
+	// The one that was locked is named and acted on by the next pass.
+	if n := act(t, s, rows); n != 1 || left(t, db) != "b1 c2 x3 y3" {
+		t.Errorf("acted on %d rows, left: %s", n, left(t, db))
+	}
 }
 
 func TestSession_GoesThroughTheTableAndBeginsAgain(t *testing.T) {
@@ -266,6 +279,7 @@ func TestSession_IsNotCutShortByAPolicy(t *testing.T) {
 		t.Errorf("acted on %d rows", n)
 	}
 	db.Exec(t, `REVOKE UPDATE (n) ON events FROM `+role+`; INSERT INTO events VALUES ('b', 0)`)
+	s.locked = time.Now()                  // rows are locked beforehand then, which takes that right
 	if rows := name(t, s); len(rows) > 0 { // the first page ended after the row that is gone
 		_, err = s.Act(context.WithoutCancel(t.Context()), rows)
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "UPDATE on one column")

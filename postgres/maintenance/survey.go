@@ -174,7 +174,7 @@ const undefinedObject = "42704"
 func (s *Surveyor) sent(t *Survey, publications []string) (err error) {
 	names := namesSQL(publications)
 	if s.session.version >= 150000 { // before, there are no row filters
-		if t.Filters, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) AND pt.rowfilter IS NOT NULL ORDER BY 1", t.OID, names)); err != nil {
+		if t.Filters, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) AND pt.qual IS NOT NULL ORDER BY 1", t.OID, names)); err != nil {
 			return err
 		}
 	}
@@ -240,10 +240,9 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 
 // publishes are the publications that have a table, however they name it; a partition is also in
 // those of the tables above it.
-const publishes = publishing + ` WHERE c.oid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))`
+const publishes = publishing + ` WHERE pt.relid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))`
 
-const publishing = `FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables pt ON pt.pubname = p.pubname
-	JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename`
+const publishing = `FROM pg_catalog.pg_publication p CROSS JOIN LATERAL pg_catalog.pg_get_publication_tables(p.pubname::text) pt`
 
 // noIdentity is the condition that a table has no replica identity. Of a partition its own counts.
 const noIdentity = `EXISTS (SELECT FROM pg_catalog.pg_class t WHERE t.oid = %[1]d AND (t.relreplident = 'n'
@@ -298,7 +297,7 @@ func (s *Surveyor) archive(oid uint32, archive wal.Table, publications []string)
 		return nil, err
 	}
 	a.Publications, err = s.list(fmt.Sprintf("SELECT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) UNION SELECT p.pubname "+publishing+
-		" WHERE c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)))
+		" WHERE pt.relid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)))
 	return a, err
 }
 
