@@ -103,7 +103,8 @@ func (s *Session) versions(rows []proof.Row) string {
 	if s.work.Columns != nil {
 		columns = fmt.Sprintf(" AND ARRAY(SELECT attname::text || ' ' || pg_catalog.format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum) = %s", s.oid, columnsSQL(s.work.Columns))
 	}
-	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s = %d%s AND %s",
+	// In a query of its own, session and file are asked for once, and not for each row.
+	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND (SELECT pg_catalog.pg_backend_pid() = %d AND %s = %d)%s AND %s",
 		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.file(), file, columns, s.condition())
 }
 
