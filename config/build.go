@@ -23,7 +23,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/auth"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
@@ -219,9 +219,9 @@ func (o outboxSettings) connector() debezium.Config {
 	return settings
 }
 
-func (c *Config) kafka() kafka.Config {
+func (c *Config) kafka() producer.Config {
 	k := &c.settings.Kafka
-	out := kafka.Config{
+	out := producer.Config{
 		Connection: broker.Connection{Brokers: append([]string(nil), k.Brokers...),
 			SASL: auth.SASL{
 				Mechanism: k.SASL.Mechanism,

@@ -5,12 +5,12 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/sink/auth"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
-func wantKafka() kafka.Config {
-	return kafka.Config{
+func wantKafka() producer.Config {
+	return producer.Config{
 		Connection: broker.Connection{Brokers: []string{"b1:9093", "[::1]:9093"},
 			SASL: auth.SASL{Mechanism: "oauthbearer", OAuth: auth.OAuth{
 				TokenEndpoint: "https://login.example.com/token", ClientID: "relay", Scope: "kafka", Extensions: map[string]string{"logicalCluster": "lkc-1"},

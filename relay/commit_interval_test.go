@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -70,7 +70,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 		c := &commits{sent: map[wal.LSN]time.Time{}}
 		server := newServer()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
-		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: kafka.Config{Connection: broker.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
+		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: producer.Config{Connection: broker.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
 		cfg.Replication.Slot = "slot"
 		ev := Events{Events: delivery.Events{BatchDelivered: c.delivered}}
 		to, err := OpenSink(cfg, ev, zerolog.Nop(), []func() kgo.Hook{func() kgo.Hook { return slowCommit(commit) }})

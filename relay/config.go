@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 )
 
 // OnBlocked is what a blocked relay does.
@@ -43,7 +43,7 @@ type Config struct {
 	Replication postgres.Config
 	Stream      replication.Options
 	Router      router.Config
-	Kafka       kafka.Config
+	Kafka       producer.Config
 
 	Guarantee Guarantee // defaults to AtLeastOnce
 

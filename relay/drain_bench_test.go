@@ -22,6 +22,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -397,7 +398,7 @@ func BenchmarkDrain(b *testing.B) {
 // deliverFirst; the least of three tries counts, because whatever else the process does only
 // adds.
 func TestDrain_AllocatesLessThanOnceInTenRows(t *testing.T) {
-	d := startDrain(t, 4, Config{Kafka: kafka.Config{Linger: 200 * time.Millisecond}})
+	d := startDrain(t, 4, Config{Kafka: producer.Config{Linger: 200 * time.Millisecond}})
 	d.rows(drainRows / 4)
 	best := 0.0
 	for try := range 3 {

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -117,7 +118,7 @@ func deliver(t *testing.T, cluster *kfake.Cluster) (slot *longSlot, published fu
 	routes := outboxRoutes(t)
 	slot = &longSlot{confirmed: 100}
 	r := New(Config{RetryMax: 100 * time.Millisecond}, Parts{Source: slot.open, Router: routes, Sink: func() (sink.Sink, error) {
-		return kafka.New(kafka.Config{Connection: broker.Connection{Brokers: cluster.ListenAddrs()}}, zerolog.Nop())
+		return kafka.New(producer.Config{Connection: broker.Connection{Brokers: cluster.ListenAddrs()}}, zerolog.Nop())
 	}}, Events{}, zerolog.Nop())
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)

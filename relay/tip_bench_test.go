@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -23,7 +24,7 @@ func BenchmarkTip(b *testing.B) {
 	for _, c := range []struct{ topics, partitions, rate int }{{4, 4, 1000}, {1000, 4, 1000}, {4, 4, 5000}} {
 		b.Run(fmt.Sprintf("topics=%d/partitions=%d/rate=%d", c.topics, c.partitions, c.rate), func(b *testing.B) {
 			var d benchDrain
-			k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: d.startBrokers(b, c.topics, c.partitions)}}, zerolog.Nop(), func() kgo.Hook { return &d })
+			k, err := kafka.New(producer.Config{Connection: broker.Connection{Brokers: d.startBrokers(b, c.topics, c.partitions)}}, zerolog.Nop(), func() kgo.Hook { return &d })
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -2,8 +2,8 @@
 // the exact records that are not.
 //
 // It has no Kafka client. Package kafka delivers at least once, and kafkatx in transactions
-// with the position inside; topics looks after the topics, broker connects, auth
-// authenticates. What a sink may be able to do beside the contract is a small interface of
+// with the position inside; producer is what the two share. topics looks after the topics, broker
+// connects, auth authenticates. What a sink may be able to do beside the contract is a small interface of
 // its own: Gatherer, Abandoner, Pinger, LetterKeeper, Incidents, Refuser. Package sinktest is the
 // suite of the contract.
 //

@@ -95,14 +95,15 @@ var arrows = map[string][]string{
 	"sink/broker":   {"advice", "fault", "peer", "router/record", "sink", "sink/auth"},
 	"sink/letters":  {"advice", "fault", "sink", "sink/broker"},
 	"sink/topics":   {"advice", "fault", "router/record", "sink", "sink/broker", "sink/letters", "wording"},
-	"sink/kafka":    {"advice", "fault", "router/record", "sink", "sink/broker", "sink/letters", "sink/topics"},
-	"sink/kafkatx":  {"advice", "fault", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
+	"sink/producer": {"fault", "router/record", "sink", "sink/broker", "sink/letters", "sink/topics"},
+	"sink/kafka":    {"fault", "router/record", "sink", "sink/broker", "sink/producer", "sink/topics"},
+	"sink/kafkatx":  {"advice", "fault", "router/record", "sink", "sink/broker", "sink/producer", "sink/topics"},
 	"sink/sinktest": {"fault", "replication/wal", "router/record", "sink"},
 
 	"deadletter":         {"fault", "replication/wal", "router", "router/encode", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/waiting": {"deadletter", "replication/wal", "router", "router/record", "sink/broker", "sink/topics"},
 	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/encode", "router/record", "router/resolve", "router/schemas", "sink/kafka", "wording"},
-	"relay":              {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/pgoutput", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay":              {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/ending", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "replication", "replication/pgoutput", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/producer", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint/stored", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/delivery":     {"checkpoint", "checkpoint/stored", "deadletter", "fault", "postgres", "relay/ending", "relay/rejected", "relay/resume", "relay/retry", "relay/schemas", "relay/status", "relay/traces", "replication/wal", "router", "router/record", "router/schemas", "sink", "tracing"},
 	"relay/ending":       {"fault", "postgres", "relay/rejected", "relay/status", "replication/wal", "sink"},
@@ -119,7 +120,7 @@ var arrows = map[string][]string{
 	"tail":               {"replication/wal", "router/record"},
 	"metrics":            {"fault", "figures", "relay", "relay/delivery", "relay/status", "replication/wal", "router/record", "sink", "tracing"}, // the types in relay.Events
 	"config/document":    {},
-	"config":             {"admin", "advice", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
+	"config":             {"admin", "advice", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/producer", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
 	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "router/record", "sink", "upkeep/records", "wording"},
 	"upkeep/records":     {"advice", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "router/record", "sink", "sink/letters", "sink/topics", "wording"},
@@ -161,7 +162,7 @@ var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
 	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/snapshot", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
-	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/letters", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "registry", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/letters", "sink/topics", "sink/producer", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "registry", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/twmb/franz-go/pkg/sr":            {"registry"},
 	"github.com/prometheus":                      {"metrics"},
 	"github.com/goccy/go-yaml":                   {"config/document", "debezium/importer"},

@@ -48,7 +48,7 @@ var wide = map[string]string{
 	"relay/status.Status":          "the body of /api/v1/status",
 	"replication.Stream":           "the connection, what was said on it and when",
 	"replication/pgoutput.Decoder": "the state of one stream",
-	"sink/kafka.Sink":              "the client, its queues and what was seen of the brokers",
+	"sink/kafka.Sink":              "the client, its queues and the Sends that are under way",
 	"sink/kafkatx.producerSession": "one transactional producer",
 }
 

@@ -6,13 +6,14 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 )
 
 // What the sink itself does for a record must not allocate; the client's part is
 // one batch for many records.
 func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
-	k, err := New(Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
+	k, err := New(producer.Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,21 +38,5 @@ func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	})
 	if got > records/10 || ended != 21 {
 		t.Errorf("%.0f allocations for %d records; %d batches ended", got, records, ended)
-	}
-}
-
-// The client gets the router's headers, not copies: the same memory, and nothing
-// more of it than the record has.
-func TestHeaders_AreTheRecordsOwn(t *testing.T) {
-	own := []record.Header{{Key: "id", Value: []byte("1")}, {Key: "null"}, {Key: "next"}}
-	got := headers(own[:2])
-	if len(got) != 2 || cap(got) != 2 || got[0].Key != "id" || string(got[0].Value) != "1" || got[1].Key != "null" || got[1].Value != nil {
-		t.Errorf("got %v", got)
-	}
-	if &got[0].Value[0] != &own[0].Value[0] {
-		t.Error("the value was copied")
-	}
-	if headers(nil) != nil {
-		t.Error("no headers became some")
 	}
 }

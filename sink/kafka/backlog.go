@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 )
 
 const (
@@ -12,7 +13,7 @@ const (
 	gatherTime = 15 * time.Millisecond
 
 	// gatherBytes is how much is gathered at most: what one request takes.
-	gatherBytes = maxRequestBytes
+	gatherBytes = producer.MaxRequestBytes
 )
 
 // gathered are the Sends of a backlog that the client was not given yet.

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,7 +22,7 @@ import (
 )
 
 // counting opens a sink that gathers for so long in a backlog, and counts what it writes.
-func counting(t testing.TB, gather time.Duration, change func(*kafka.Config)) (*kafka.Sink, *atomic.Int64) {
+func counting(t testing.TB, gather time.Duration, change func(*producer.Config)) (*kafka.Sink, *atomic.Int64) {
 	t.Helper()
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	var requests atomic.Int64
@@ -144,7 +145,7 @@ func settled(t testing.TB, k *kafka.Sink) {
 // A linger that was asked for is the only one there is.
 func TestBacklog_LeavesTheUsersLingerAlone(t *testing.T) {
 	const linger = 50 * time.Millisecond
-	k, _ := counting(t, time.Hour, func(cfg *kafka.Config) { cfg.Linger = linger })
+	k, _ := counting(t, time.Hour, func(cfg *producer.Config) { cfg.Linger = linger })
 	for n, behind := range []bool{true, false} {
 		k.Backlog(behind)
 		began := time.Now()
@@ -203,7 +204,7 @@ func TestBacklog_NothingStaysBehind(t *testing.T) {
 
 // Every way a Send ends is counted once.
 func TestBacklog_CountsEveryOutcome(t *testing.T) {
-	k, _ := counting(t, time.Minute, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 4 << 10 })
+	k, _ := counting(t, time.Minute, func(cfg *producer.Config) { cfg.MaxMessageBytes = 4 << 10 })
 	large, nowhere, lost := some(0, 3), some(0, 2), some(0, 1)
 	large[1].Value = make([]byte, 64<<10)
 	nowhere[0].Topic = "nowhere"
@@ -252,7 +253,7 @@ func BenchmarkKafka_Backlog(b *testing.B) {
 		b.Run(fmt.Sprintf("fill=%t", fills), func(b *testing.B) {
 			c := cluster(b, kfake.SeedTopics(16, "orders"), kfake.BlackholeProduce())
 			var batches batchCount
-			cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
+			cfg := producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
 			k, err := kafka.New(cfg, zerolog.Nop(), func() kgo.Hook { return &batches })
 			if err != nil {
 				b.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -55,7 +55,7 @@ func BenchmarkKafka_Send(b *testing.B) {
 	for _, compression := range []string{"none", "snappy", "lz4"} {
 		b.Run(compression, func(b *testing.B) {
 			c := cluster(b, kfake.SeedTopics(6, "orders"), kfake.BlackholeProduce())
-			benchmarkSend(b, open(b, c, func(cfg *kafka.Config) {
+			benchmarkSend(b, open(b, c, func(cfg *producer.Config) {
 				cfg.Compression = compression
 			}))
 		})

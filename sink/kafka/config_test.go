@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/auth"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 )
@@ -50,20 +51,20 @@ func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 func TestNewKafka_RefusesWhatCannotWork(t *testing.T) {
 	remote := []string{"kafka.example:9092"}
 	for name, c := range map[string]struct {
-		cfg  kafka.Config
+		cfg  producer.Config
 		want string // empty: accepted
 	}{
-		"no brokers":              {kafka.Config{}, "no brokers"},
-		"unknown compression":     {kafka.Config{Connection: broker.Connection{Brokers: remote}, Compression: "lzma"}, `"lzma"`},
-		"unknown mechanism":       {kafka.Config{Connection: broker.Connection{Brokers: remote, SASL: auth.SASL{Mechanism: "kerberos"}}}, `"kerberos"`},
-		"plain in the clear":      {kafka.Config{Connection: broker.Connection{Brokers: remote, SASL: auth.SASL{Mechanism: auth.Plain}}}, "in the clear to kafka.example:9092"},
-		"plain, allowed":          {kafka.Config{Connection: broker.Connection{Brokers: remote, Insecure: true, SASL: auth.SASL{Mechanism: auth.Plain}}}, ""},
-		"plain on loopback":       {kafka.Config{Connection: broker.Connection{Brokers: []string{"localhost:1", "127.0.0.9:1", "[::1]:1"}, SASL: auth.SASL{Mechanism: auth.Plain}}}, ""},
-		"scram in the clear":      {kafka.Config{Connection: broker.Connection{Brokers: remote, SASL: auth.SASL{Mechanism: auth.ScramSHA256}}}, ""},
-		"token endpoint in clear": {kafka.Config{Connection: broker.Connection{Brokers: remote, TLS: func() (*tls.Config, error) { return new(tls.Config), nil }, SASL: auth.SASL{Mechanism: auth.OAuthBearer, OAuth: auth.OAuth{TokenEndpoint: "http://id.example/token"}}}}, "https"},
-		"no token endpoint":       {kafka.Config{Connection: broker.Connection{Brokers: remote, Insecure: true, SASL: auth.SASL{Mechanism: auth.OAuthBearer}}}, "is no URL"},
-		"tiny messages":           {kafka.Config{Connection: broker.Connection{Brokers: remote}, MaxMessageBytes: 10}, "10 bytes"},
-		"msk":                     {kafka.Config{Connection: broker.Connection{Brokers: remote, SASL: auth.SASL{Mechanism: auth.AWSMSKIAM, Region: "eu-central-1"}}}, ""},
+		"no brokers":              {producer.Config{}, "no brokers"},
+		"unknown compression":     {producer.Config{Connection: broker.Connection{Brokers: remote}, Compression: "lzma"}, `"lzma"`},
+		"unknown mechanism":       {producer.Config{Connection: broker.Connection{Brokers: remote, SASL: auth.SASL{Mechanism: "kerberos"}}}, `"kerberos"`},
+		"plain in the clear":      {producer.Config{Connection: broker.Connection{Brokers: remote, SASL: auth.SASL{Mechanism: auth.Plain}}}, "in the clear to kafka.example:9092"},
+		"plain, allowed":          {producer.Config{Connection: broker.Connection{Brokers: remote, Insecure: true, SASL: auth.SASL{Mechanism: auth.Plain}}}, ""},
+		"plain on loopback":       {producer.Config{Connection: broker.Connection{Brokers: []string{"localhost:1", "127.0.0.9:1", "[::1]:1"}, SASL: auth.SASL{Mechanism: auth.Plain}}}, ""},
+		"scram in the clear":      {producer.Config{Connection: broker.Connection{Brokers: remote, SASL: auth.SASL{Mechanism: auth.ScramSHA256}}}, ""},
+		"token endpoint in clear": {producer.Config{Connection: broker.Connection{Brokers: remote, TLS: func() (*tls.Config, error) { return new(tls.Config), nil }, SASL: auth.SASL{Mechanism: auth.OAuthBearer, OAuth: auth.OAuth{TokenEndpoint: "http://id.example/token"}}}}, "https"},
+		"no token endpoint":       {producer.Config{Connection: broker.Connection{Brokers: remote, Insecure: true, SASL: auth.SASL{Mechanism: auth.OAuthBearer}}}, "is no URL"},
+		"tiny messages":           {producer.Config{Connection: broker.Connection{Brokers: remote}, MaxMessageBytes: 10}, "10 bytes"},
+		"msk":                     {producer.Config{Connection: broker.Connection{Brokers: remote, SASL: auth.SASL{Mechanism: auth.AWSMSKIAM, Region: "eu-central-1"}}}, ""},
 	} {
 		k, err := kafka.New(c.cfg, zerolog.Nop())
 		switch {

@@ -1,8 +1,7 @@
 // Package kafka makes records durable in Kafka at least once, in the order of each key.
 //
-// Sink gives records to one idempotent producer. Package kafkatx uses the same options, partitioner
-// and records (transactions.go). Sink connects through package broker, and creates missing topics
-// through package topics. Package relay opens it.
+// Sink gives records to one idempotent producer. What it has in common with the sink of transactions
+// (package kafkatx) is package producer. Package relay opens it.
 //
 // # Order under failure
 //

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/auth"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
@@ -98,7 +99,7 @@ func TestKafka_BlocksOnAnUnknownTopicUntilItExists(t *testing.T) {
 func TestKafka_CreatesMissingTopicsWhenTold(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
-	k := open(t, c, func(cfg *kafka.Config) {
+	k := open(t, c, func(cfg *producer.Config) {
 		cfg.CreateTopics = topics.Creation{Enabled: true, Partitions: 5, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"}}
 	})
 	wantFailure(t, sendOne(t, k, newRecord("made", "k", "v")), sink.Retry, "unknown_topic")
@@ -114,7 +115,7 @@ func TestKafka_SaysThatItMadeATopicAgain(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	var log harness.Output
-	k, err := kafka.New(kafka.Config{
+	k, err := kafka.New(producer.Config{
 		Connection: broker.Connection{Brokers: c.ListenAddrs()}, CreateTopics: topics.Creation{Enabled: true, Partitions: 1, ReplicationFactor: 1},
 	}, zerolog.New(&log))
 	if err != nil {
@@ -141,7 +142,7 @@ func TestKafka_SaysThatItMadeATopicAgain(t *testing.T) {
 func TestKafka_SaysWhyItCannotCreateATopic(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
-	k := open(t, c, func(cfg *kafka.Config) { cfg.CreateTopics = topics.Creation{Enabled: true, Partitions: 1} })
+	k := open(t, c, func(cfg *producer.Config) { cfg.CreateTopics = topics.Creation{Enabled: true, Partitions: 1} })
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.TopicAuthorizationFailed, Count: -1})
 	sendOne(t, k, newRecord("made", "k", "v"))
 	k.Resume(t.Context())
@@ -273,7 +274,7 @@ func TestKafka_RidesOutWhatHealsByItself(t *testing.T) {
 
 func TestKafka_RefusesWhatIsOverItsOwnLimit(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
-	k := open(t, c, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 10_000 })
+	k := open(t, c, func(cfg *producer.Config) { cfg.MaxMessageBytes = 10_000 })
 	records := []record.Record{
 		newRecord("orders", "k", "before"),
 		newRecord("orders", "k", strings.Repeat("x", 10_000)),
@@ -328,7 +329,7 @@ func TestKafka_MeasuresRecordsAsTheBrokerDoes(t *testing.T) {
 		r.Value = []byte(strings.Repeat("x", n))
 		return r
 	}
-	small := open(t, c, func(cfg *kafka.Config) { cfg.MaxMessageBytes = limit })
+	small := open(t, c, func(cfg *producer.Config) { cfg.MaxMessageBytes = limit })
 	fits := 0
 	for n := limit; n > 0; n-- {
 		if sendOne(t, small, size(n)) == nil {
@@ -352,7 +353,7 @@ func TestKafka_BlocksWithoutPermissionAndHeals(t *testing.T) {
 	allow := kfake.ACL{Principal: "User:" + user, Resource: kmsg.ACLResourceTypeTopic, Name: "orders", Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: kmsg.ACLOperationDescribe, Allow: true}
 	c := cluster(t, kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.EnableACLs(),
 		kfake.Superuser("PLAIN", "admin", "a"), kfake.User("SCRAM-SHA-512", user, "p", allow))
-	k := open(t, c, func(cfg *kafka.Config) {
+	k := open(t, c, func(cfg *producer.Config) {
 		cfg.SASL = auth.SASL{Mechanism: auth.ScramSHA512, Username: user, Password: secret("p")}
 	})
 	r := newRecord("orders", "k", "v")

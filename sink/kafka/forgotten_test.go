@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -22,7 +23,7 @@ func TestKafka_ABrokerThatForgotTheProducerTakesNothingBehindARefusedRecord(t *t
 	brokers := harness.OwnKafka(t, map[string]string{"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "100"})
 	brokers.CreateTopic(t, "orders", 1, "max.message.bytes", "2000")
 	written := new(writes)
-	k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: brokers.Addrs}, Compression: "none"}, zerolog.Nop(), func() kgo.Hook { return written })
+	k, err := kafka.New(producer.Config{Connection: broker.Connection{Brokers: brokers.Addrs}, Compression: "none"}, zerolog.Nop(), func() kgo.Hook { return written })
 	if err != nil {
 		t.Fatal(err)
 	}

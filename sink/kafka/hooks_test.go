@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -12,7 +13,7 @@ import (
 // A hook belongs to one client: that of Prometheus writes its fields when it meets its client.
 func TestNew_MakesHooksForEachClient(t *testing.T) {
 	made := 0
-	k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop(), func() kgo.Hook { made++; return new(broker.Reach) })
+	k, err := kafka.New(producer.Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop(), func() kgo.Hook { made++; return new(broker.Reach) })
 	if err != nil {
 		t.Fatal(err)
 	}

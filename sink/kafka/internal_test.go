@@ -3,13 +3,13 @@ package kafka
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -18,7 +18,7 @@ import (
 
 func quiet(t *testing.T) *Sink {
 	t.Helper()
-	k, err := New(Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
+	k, err := New(producer.Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,42 +91,10 @@ func TestRecordContext_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
 	k.countOutcomes(f, 1)
 }
 
-func TestClientLog_CollapsesRepeatedLines(t *testing.T) {
-	var lines []string
-	log := zerolog.New(writer(func(p []byte) { lines = append(lines, string(p)) }))
-	l := newClientLog(log)
-	now := time.Unix(0, 0)
-	l.now = func() time.Time { return now }
-	for range 5 {
-		l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "a:9092", "err", errors.New("refused"))
-	}
-	l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "b:9092")
-	l.Log(kgo.LogLevelInfo, "never written")
-	if len(lines) != 2 {
-		t.Fatalf("%d lines were written, want one for each address: %q", len(lines), lines)
-	}
-	now = now.Add(repeatAfter)
-	l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "a:9092")
-	if len(lines) != 3 || !strings.Contains(lines[2], `"left_out":4`) {
-		t.Errorf("the line does not say how many were left out: %q", lines)
-	}
-}
-
-type writer func([]byte)
-
-func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
-
 // A client with metrics waits for its last push before it closes connections.
 func TestKafka_ClosesWithoutPushingMetrics(t *testing.T) {
 	if off, _ := quiet(t).client.Load().OptValue(kgo.DisableClientMetrics).(bool); !off {
 		t.Error("the client collects metrics for the brokers")
-	}
-}
-
-// Our own limit is read at the start, unlike the topic's.
-func TestSizeError_SaysThatOurLimitNeedsARestart(t *testing.T) {
-	if got := (&sizeError{2, 1}).Error(); !strings.Contains(got, "raise kafka.max_message_bytes and restart the relay") {
-		t.Error(got)
 	}
 }
 
@@ -137,7 +105,7 @@ func TestKafka_AbandonSaysThatARepairReplacedTheClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	k, err := New(Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}, zerolog.Nop())
+	k, err := New(producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

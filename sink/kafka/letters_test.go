@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -28,7 +29,7 @@ func TestReady_WantsEveryDeadLetterKept(t *testing.T) {
 		}
 	}
 	for topic, want := range map[string]bool{"": false, "missing": false, "keeps": false, "compacts": true, "does-both": true} {
-		k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, DeadLetterTopic: topic}, zerolog.Nop())
+		k, err := kafka.New(producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, DeadLetterTopic: topic}, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +45,7 @@ func TestReady_WantsEveryDeadLetterKept(t *testing.T) {
 // Somebody compacts the topic while the relay runs, and sets it right later.
 func TestKafka_WritesNoDeadLetterToACompactedTopic(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "letters", "orders"))
-	k := open(t, c, func(cfg *kafka.Config) { cfg.DeadLetterTopic = "letters" })
+	k := open(t, c, func(cfg *producer.Config) { cfg.DeadLetterTopic = "letters" })
 	if err := k.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 )
 
 // given counts the records that a client was given.
@@ -26,7 +27,7 @@ func (g *given) OnProduceRecordBuffered(*kgo.Record) { g.records.Add(1) }
 func openCounting(t *testing.T, c *kfake.Cluster) (*kafka.Sink, *given) {
 	t.Helper()
 	g := &given{}
-	cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}
+	cfg := producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}
 	k, err := kafka.New(cfg, zerolog.Nop(), func() kgo.Hook { return g })
 	if err != nil {
 		t.Fatal(err)

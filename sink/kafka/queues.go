@@ -6,9 +6,11 @@ import (
 	"runtime"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -29,7 +31,10 @@ type recordContext struct {
 	settled atomic.Bool                    // has an outcome without ever having had a queue
 }
 
-var _ explicitPartition = (*recordContext)(nil)
+var _ producer.ExplicitPartition = (*recordContext)(nil)
+
+// This compiles as long as a recordContext has no more bytes than Overhead counts for it.
+var _ [producer.ContextBytes - unsafe.Sizeof(recordContext{})]byte
 
 func (m *recordContext) reset(want int32) {
 	m.want, m.topic, m.noPartition, m.wakes = want, nil, false, false
@@ -47,7 +52,7 @@ type partitionQueue struct {
 
 // topicQueues are those of one topic, guarded by the client's lock of the topic.
 type topicQueues struct {
-	*topicPartitioner
+	*producer.TopicPartitioner
 	all []*partitionQueue
 }
 
@@ -101,25 +106,25 @@ func (m *recordContext) Value(any) any { return nil }
 // finds a record's context done.
 var errAborted = fmt.Errorf("%w: %w", sink.ErrHalted, context.Canceled)
 
-// queuePartitioner is a partitioner that, as a hook, sees where records end up.
+// queuePartitioner is a Partitioner that, as a hook, sees where records end up.
 type queuePartitioner struct {
-	*partitioner
+	*producer.Partitioner
 	sink   *Sink
 	topics topics.TopicSet // that had a partition through this client
 }
 
 func newQueuePartitioner(k *Sink) *queuePartitioner {
 	p := &queuePartitioner{sink: k}
-	p.partitioner = NewPartitioner(func(topic string) {
+	p.Partitioner = producer.NewPartitioner(func(topic string) {
 		p.topics.Add(topic)
-		k.topics.Use(topic)
+		k.Topics.Use(topic)
 	})
 	return p
 }
 
 // ForTopic starts the queues of a topic, also after the client forgot about it.
 func (p *queuePartitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	return &topicQueues{topicPartitioner: p.forTopic(topic)}
+	return &topicQueues{TopicPartitioner: p.Topic(topic)}
 }
 
 // knows reports whether the client may have numbered records of the topic.
@@ -148,5 +153,5 @@ func (q *topicQueues) queue(partition int32) *partitionQueue {
 // Partition may run twice for a record.
 func (q *topicQueues) Partition(r *kgo.Record, n int) int {
 	r.Context.(*recordContext).topic = q
-	return q.topicPartitioner.Partition(r, n)
+	return q.TopicPartitioner.Partition(r, n)
 }

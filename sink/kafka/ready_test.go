@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/auth"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -23,7 +24,7 @@ func secret(value string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return value, nil }
 }
 
-func ready(t testing.TB, cfg kafka.Config) *sink.Error {
+func ready(t testing.TB, cfg producer.Config) *sink.Error {
 	t.Helper()
 	k, err := kafka.New(cfg, zerolog.Nop())
 	if err != nil {
@@ -53,7 +54,7 @@ func wantError(t testing.TB, e *sink.Error, class sink.Class, reason string, men
 
 func TestKafka_ReadyTellsAnAuthenticationThatWasRefused(t *testing.T) {
 	c := cluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "relay", "right"))
-	cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs(), SASL: auth.SASL{Mechanism: auth.ScramSHA256, Username: "relay", Password: secret("right")}}}
+	cfg := producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs(), SASL: auth.SASL{Mechanism: auth.ScramSHA256, Username: "relay", Password: secret("right")}}}
 	if e := ready(t, cfg); e != nil {
 		t.Fatal(e)
 	}
@@ -76,7 +77,7 @@ func TestKafka_ReadyTellsAnAuthenticationThatWasRefused(t *testing.T) {
 
 func TestKafka_ReadyTellsABrokerThatIsNotThere(t *testing.T) {
 	const addr = "127.0.0.1:1" // a free one could be somebody's by now
-	wantError(t, ready(t, kafka.Config{Connection: broker.Connection{Brokers: []string{addr}}}), sink.Retry, "network", addr, "refused")
+	wantError(t, ready(t, producer.Config{Connection: broker.Connection{Brokers: []string{addr}}}), sink.Retry, "network", addr, "refused")
 }
 
 func TestKafka_ReadyTellsATLSMismatch(t *testing.T) {
@@ -86,17 +87,17 @@ func TestKafka_ReadyTellsATLSMismatch(t *testing.T) {
 	with := func(c *tls.Config) func() (*tls.Config, error) {
 		return func() (*tls.Config, error) { return c, nil }
 	}
-	if e := ready(t, kafka.Config{Connection: broker.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{RootCAs: pool})}}); e != nil {
+	if e := ready(t, producer.Config{Connection: broker.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{RootCAs: pool})}}); e != nil {
 		t.Errorf("good settings: %v", e)
 	}
 	addr := secured.ListenAddrs()[0]
-	wantError(t, ready(t, kafka.Config{Connection: broker.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{})}}), sink.Blocked, "tls", addr, "kafka.tls.ca_file")
-	wantError(t, ready(t, kafka.Config{Connection: broker.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{RootCAs: pool, ServerName: "other"})}}), sink.Blocked, "tls", addr, "kafka.tls.server_name")
-	wantError(t, ready(t, kafka.Config{Connection: broker.Connection{Brokers: []string{plain}, TLS: with(&tls.Config{RootCAs: pool})}}), sink.Retry, "tls_handshake", plain, "speaks TLS")
+	wantError(t, ready(t, producer.Config{Connection: broker.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{})}}), sink.Blocked, "tls", addr, "kafka.tls.ca_file")
+	wantError(t, ready(t, producer.Config{Connection: broker.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{RootCAs: pool, ServerName: "other"})}}), sink.Blocked, "tls", addr, "kafka.tls.server_name")
+	wantError(t, ready(t, producer.Config{Connection: broker.Connection{Brokers: []string{plain}, TLS: with(&tls.Config{RootCAs: pool})}}), sink.Retry, "tls_handshake", plain, "speaks TLS")
 	broken := func() (*tls.Config, error) { return nil, errors.New("no such file") }
-	wantError(t, ready(t, kafka.Config{Connection: broker.Connection{Brokers: []string{plain}, TLS: broken}}), sink.Blocked, "tls", "no such file")
+	wantError(t, ready(t, producer.Config{Connection: broker.Connection{Brokers: []string{plain}, TLS: broken}}), sink.Blocked, "tls", "no such file")
 
-	e := ready(t, kafka.Config{Connection: broker.Connection{Brokers: secured.ListenAddrs()}})
+	e := ready(t, producer.Config{Connection: broker.Connection{Brokers: secured.ListenAddrs()}})
 	if e == nil || !strings.Contains(e.Error(), "TLS") && !strings.Contains(e.Error(), "tls") {
 		t.Errorf("clear text to a TLS broker: %v", e)
 	}
@@ -150,7 +151,7 @@ func TestKafka_ReadyTellsWhatAnswersInsteadOfKafka(t *testing.T) {
 					_ = conn.Close()
 				}
 			}()
-			cfg := kafka.Config{Connection: broker.Connection{Brokers: []string{listener.Addr().String()}}}
+			cfg := producer.Config{Connection: broker.Connection{Brokers: []string{listener.Addr().String()}}}
 			wantError(t, ready(t, cfg), sink.Blocked, "kafka_error", append(tt.says, cfg.Brokers[0])...)
 		})
 	}
@@ -158,5 +159,5 @@ func TestKafka_ReadyTellsWhatAnswersInsteadOfKafka(t *testing.T) {
 
 func TestKafka_ReadyNamesTheSASLThatIsNotConfigured(t *testing.T) {
 	c := cluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "relay", "right"))
-	wantError(t, ready(t, kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}), sink.Retry, "network", c.ListenAddrs()[0], "set kafka.sasl")
+	wantError(t, ready(t, producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}), sink.Retry, "network", c.ListenAddrs()[0], "set kafka.sasl")
 }

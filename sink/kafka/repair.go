@@ -54,7 +54,7 @@ func (k *Sink) repair(ctx context.Context) {
 
 	c := k.client.Load()
 	deleted := len(broken.recreated) > 0
-	k.topics.Repair(ctx, c.Client, broken.missing, broken.recreated)
+	k.Topics.Repair(ctx, c.Client, broken.missing, broken.recreated)
 	switch {
 	case broken.replace || deleted || slices.ContainsFunc(slices.Collect(maps.Keys(broken.missing)), c.partitioner.knows):
 		k.replace(c)
@@ -86,6 +86,6 @@ func (k *Sink) replace(old *client) {
 		c.Close()
 		return
 	}
-	k.reach.Reset()
+	k.Reach.Reset()
 	old.Close()
 }

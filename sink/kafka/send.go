@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -21,8 +22,8 @@ type inFlightBatch struct {
 	records []record.Record
 	done    func(error)
 	size    int   // bytes of the records in batches of their own
-	fits    int   // how many records can be sent, from the first on
-	unfit   error // why the record after them cannot be sent
+	ready   int   // how many records can be sent, from the first on
+	refusal error // why the record after them cannot be sent
 	now     int64 // when the client is given records of it, in Unix nanoseconds
 
 	rest []int // records that were not handed over, ascending; guarded by the sink's gathered.mu
@@ -48,7 +49,7 @@ const maxPooled = 16 << 10
 // newInFlightBatch sizes the arrays and fills them.
 func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, done func(error)) *inFlightBatch {
 	f := k.batches.Get().(*inFlightBatch)
-	f.ctx, f.records, f.done, f.size, f.fits = ctx, records, done, 0, len(records)
+	f.ctx, f.records, f.done, f.size, f.ready = ctx, records, done, 0, len(records)
 	f.left.Store(int32(len(records)) + 1)
 	if cap(f.kafka) < len(records) {
 		n := record.Room(len(records))
@@ -59,12 +60,9 @@ func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, do
 	}
 	f.kafka, f.contexts = f.kafka[:len(records)], f.contexts[:len(records)]
 	for i := range records {
-		size, err := Fit(&records[i], k.cfg.MaxMessageBytes)
-		if err == nil {
-			err = k.LetterKept(ctx, records[i].Topic)
-		}
+		size, err := k.CheckNow(ctx, &records[i])
 		if err != nil {
-			f.fits, f.unfit = i, err
+			f.ready, f.refusal = i, err
 			break
 		}
 		f.size += size
@@ -78,10 +76,10 @@ func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, do
 }
 
 func (f *inFlightBatch) buildRecords(now time.Time) {
-	for i := range f.records[:f.fits] {
+	for i := range f.records[:f.ready] {
 		from, m := &f.records[i], &f.contexts[i]
 		m.reset(from.Partition)
-		fillRecord(m, &f.kafka[i], from, now)
+		producer.FillRecord(m, &f.kafka[i], from, now)
 	}
 }
 
@@ -120,11 +118,11 @@ func (k *Sink) produce(f *inFlightBatch) error {
 				f.rest = append(f.rest, todo[n:]...)
 				return nil
 			}
-			if i == f.fits { // it is the last to be tried
+			if i == f.ready { // it is the last to be tried
 				later := len(f.rest)
 				f.rest = append(f.rest, todo[n:]...)
 				if later == 0 && loading == nil {
-					return f.unfit
+					return f.refusal
 				}
 				break
 			}
@@ -175,7 +173,7 @@ func (k *Sink) begin(ctx context.Context, c *client) error {
 			switch {
 			case ctx.Err() != nil:
 				return interrupted(ctx)
-			case err != nil && failedWithSink(err):
+			case err != nil && producer.HeldBack(err):
 				return k.held()
 			case err != nil:
 				k.mu.Lock()
@@ -260,9 +258,9 @@ func (k *Sink) lost(m *recordContext, queue *partitionQueue, r *kgo.Record, err 
 		queue.brokenIn = k.round.Load()
 	}
 	if m.noPartition {
-		err = &noPartitionError{partition: m.want}
+		err = &producer.NoPartitionError{Partition: m.want}
 	}
-	if failedWithSink(err) {
+	if producer.HeldBack(err) {
 		err = k.held()
 	} else {
 		k.noteRepair(r.Topic, err)
@@ -311,7 +309,7 @@ func (k *Sink) countOutcomes(f *inFlightBatch, n int) {
 		return
 	}
 	done, err := f.done, k.outcome(f)
-	f.ctx, f.records, f.done, f.unfit, f.failed = nil, nil, nil, nil, f.failed[:0]
+	f.ctx, f.records, f.done, f.refusal, f.failed = nil, nil, nil, nil, f.failed[:0]
 	clear(f.kafka)
 	if cap(f.kafka) <= maxPooled {
 		k.batches.Put(f)

@@ -9,21 +9,18 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/letters"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Sink is the sink that produces to Kafka. doc.go says how it keeps order.
 // Reachable, Ready, Close and the counters may be called from any goroutine.
 type Sink struct {
-	cfg   Config
+	*producer.Brokers
+
+	cfg   producer.Config
 	log   zerolog.Logger
-	hooks []func() kgo.Hook // each makes one for each client
-	reach broker.Reach
 	sends outstanding
 	conns conns
 
@@ -51,14 +48,11 @@ type Sink struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	topics  *topics.Creator
-	letters *letters.Topic
-
 	mu      sync.Mutex
 	aborted chan struct{} // closed when abort and repair are done; nil when none was needed
 	broken  repairs
 
-	dataLoss, overtaken atomic.Int64
+	overtaken atomic.Int64
 }
 
 var (
@@ -77,19 +71,18 @@ type client struct {
 
 // New returns a sink for the brokers of cfg. It checks the configuration
 // and connects to nothing; Ready does. hooks make those of each client.
-func New(cfg Config, log zerolog.Logger, hooks ...func() kgo.Hook) (*Sink, error) {
+func New(cfg producer.Config, log zerolog.Logger, hooks ...func() kgo.Hook) (*Sink, error) {
 	return newSink(cfg, gatherTime, log, hooks...)
 }
 
-func newSink(cfg Config, gatherTime time.Duration, log zerolog.Logger, hooks ...func() kgo.Hook) (*Sink, error) {
+func newSink(cfg producer.Config, gatherTime time.Duration, log zerolog.Logger, hooks ...func() kgo.Hook) (*Sink, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	k := &Sink{cfg: cfg, gatherTime: gatherTime, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
+	k := &Sink{cfg: cfg, gatherTime: gatherTime, log: log, placed: make(chan struct{}, 1), now: time.Now}
 	k.life, k.end = context.WithCancel(context.Background())
-	k.topics = topics.NewCreator(cfg.CreateTopics, cfg.DeadLetterTopic, log)
-	k.letters = letters.NewTopic(cfg.DeadLetterTopic, log)
+	k.Brokers = producer.NewBrokers(cfg, log, hooks, func() *kgo.Client { return k.client.Load().Client })
 	k.round.Store(1)
 	k.batches.New = func() any { return &inFlightBatch{sink: k} }
 	k.onSettled = k.settled
@@ -108,7 +101,7 @@ func (k *Sink) connect() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(p), kgo.WithHooks(p))...)
+	c, err := kgo.NewClient(append(opts, kgo.Dialer(k.dial), kgo.RecordPartitioner(p), kgo.WithHooks(p))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
 	}
@@ -142,68 +135,14 @@ func (k *Sink) Resume(ctx context.Context) {
 // Halt closes the gate: nothing that the client has not written is written any more.
 func (k *Sink) Halt() { k.halt(true) }
 
-// Reachable reports why no broker can be reached at present. What only a person can
-// correct, such as a certificate that is refused, is a *Error and says how.
-func (k *Sink) Reachable() error {
-	err := k.reach.Err()
-	if err == nil {
-		return nil
-	}
-	if e := broker.Classify(err); e.Class == sink.Blocked && e.Reason != fault.ReasonKafkaError {
-		return e
-	}
-	return err
-}
-
 // Ready asks a broker for metadata, which connects and authenticates, and looks at the
 // dead-letter topic. The error is a *Error.
 func (k *Sink) Ready(ctx context.Context) error {
 	if k.closed.Load() {
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
 	}
-	if err := k.reach.Ready(ctx, k.client.Load().Client, k.cfg.Brokers); err != nil {
-		return err
-	}
-	return k.LettersKept(ctx)
+	return k.Brokers.Ready(ctx)
 }
-
-// LettersKept asks the brokers whether the dead-letter topic keeps every record. The error is a
-// *Error.
-func (k *Sink) LettersKept(ctx context.Context) error {
-	if k.cfg.DeadLetterTopic == "" {
-		return nil
-	}
-	return k.letters.Kept(ctx, kadm.NewClient(k.client.Load().Client), 0)
-}
-
-// letterAge is for how long an answer of the brokers about the dead-letter topic counts when a
-// letter is written.
-const letterAge = time.Second
-
-// LetterKept is LettersKept for a record that is about to be written: nil, unless it is a dead
-// letter. An answer that is younger than letterAge will do.
-func (k *Sink) LetterKept(ctx context.Context, topic string) error {
-	if k.cfg.DeadLetterTopic == "" || topic != k.cfg.DeadLetterTopic {
-		return nil
-	}
-	return k.letters.Kept(ctx, kadm.NewClient(k.client.Load().Client), letterAge)
-}
-
-// Ping asks whether a broker is there, for Reachable's sake. Brokers that were
-// away and answer again are asked for metadata, which is what Reachable believes.
-func (k *Sink) Ping(ctx context.Context) {
-	c := k.client.Load()
-	if err := c.Ping(ctx); err == nil && k.reach.Err() != nil {
-		c.ForceMetadataRefresh()
-	}
-}
-
-// TopicsRecreated counts topics that were found deleted and recreated.
-func (k *Sink) TopicsRecreated() int64 { return k.topics.Recreations() }
-
-// DataLoss counts the times that a broker turned out to have lost or forgotten
-// records which it had acknowledged.
-func (k *Sink) DataLoss() int64 { return k.dataLoss.Load() }
 
 // Overtaken counts records that became durable before an earlier failed record
 // of their partition, and were therefore reported as failed.

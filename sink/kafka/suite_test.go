@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,15 +37,15 @@ func cluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 
 // open starts a sink without compression, so that faults can look for values in
 // requests.
-func open(t testing.TB, c *kfake.Cluster, change func(*kafka.Config)) *kafka.Sink {
+func open(t testing.TB, c *kfake.Cluster, change func(*producer.Config)) *kafka.Sink {
 	t.Helper()
 	return openGathering(t, c, kafka.GatherTime, change)
 }
 
 // openGathering opens a sink that gathers Sends for so long in a backlog.
-func openGathering(t testing.TB, c *kfake.Cluster, gather time.Duration, change func(*kafka.Config)) *kafka.Sink {
+func openGathering(t testing.TB, c *kfake.Cluster, gather time.Duration, change func(*producer.Config)) *kafka.Sink {
 	t.Helper()
-	cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}
+	cfg := producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}
 	if change != nil {
 		change(&cfg)
 	}
@@ -124,14 +125,14 @@ func (c wireConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func suite(change func(*kafka.Config)) func(t *testing.T) sinktest.Subject {
+func suite(change func(*producer.Config)) func(t *testing.T) sinktest.Subject {
 	return func(t *testing.T) sinktest.Subject {
 		var cut atomic.Bool
 		c := cluster(t, kfake.SeedTopics(1, "orders"), kfake.ListenFn(func(network, address string) (net.Listener, error) {
 			listener, err := net.Listen(network, address)
 			return wire{listener, &cut}, err
 		}))
-		k := open(t, c, func(cfg *kafka.Config) {
+		k := open(t, c, func(cfg *producer.Config) {
 			if change != nil {
 				change(cfg)
 			}
@@ -176,5 +177,5 @@ func TestKafka_PassesTheSuite(t *testing.T) {
 }
 
 func TestKafka_PassesTheSuiteWithLinger(t *testing.T) {
-	sinktest.Exercise(t, suite(func(cfg *kafka.Config) { cfg.Linger = 5 * time.Millisecond }))
+	sinktest.Exercise(t, suite(func(cfg *producer.Config) { cfg.Linger = 5 * time.Millisecond }))
 }

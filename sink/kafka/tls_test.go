@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -34,7 +35,7 @@ func TestKafkaTLS_ARefusedCertificateIsNamed(t *testing.T) {
 				brokers := cluster(t, kfake.TLS(&tls.Config{
 					Certificates: []tls.Certificate{cert}, ClientAuth: c.want, ClientCAs: pool, MinVersion: version, MaxVersion: version,
 				}))
-				cfg := kafka.Config{Connection: broker.Connection{Brokers: brokers.ListenAddrs(), TLS: settings(pool, c.ours)}}
+				cfg := producer.Config{Connection: broker.Connection{Brokers: brokers.ListenAddrs(), TLS: settings(pool, c.ours)}}
 				wantError(t, ready(t, cfg), sink.Blocked, "tls", brokers.ListenAddrs()[0], c.says)
 				k, err := kafka.New(cfg, zerolog.Nop())
 				if err != nil {
@@ -58,7 +59,7 @@ func TestKafkaTLS_ARefusedCertificateIsNamed(t *testing.T) {
 func TestKafkaTLS_AnOldVersionIsRefused(t *testing.T) {
 	cert, pool := selfSigned(t)
 	brokers := cluster(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}))
-	wantError(t, ready(t, kafka.Config{Connection: broker.Connection{Brokers: brokers.ListenAddrs(), TLS: settings(pool, nil)}}), sink.Blocked, "tls", brokers.ListenAddrs()[0], "TLS 1.2 or later")
+	wantError(t, ready(t, producer.Config{Connection: broker.Connection{Brokers: brokers.ListenAddrs(), TLS: settings(pool, nil)}}), sink.Blocked, "tls", brokers.ListenAddrs()[0], "TLS 1.2 or later")
 }
 
 // Of what a broker answers to a handshake, trouble of its own may pass, and the rest is
@@ -93,7 +94,7 @@ func TestKafkaTLS_AnAlertSaysWhatIsNext(t *testing.T) {
 			}
 		}()
 		addr := listener.Addr().String()
-		wantError(t, ready(t, kafka.Config{Connection: broker.Connection{Brokers: []string{addr}, TLS: settings(x509.NewCertPool(), nil)}}), c.class, c.reason, addr, c.says)
+		wantError(t, ready(t, producer.Config{Connection: broker.Connection{Brokers: []string{addr}, TLS: settings(x509.NewCertPool(), nil)}}), c.class, c.reason, addr, c.says)
 	}
 }
 

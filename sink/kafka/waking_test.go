@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -75,7 +76,7 @@ func spin(t testing.TB, what string, until func() bool) {
 func TestKafka_NothingOvertakesTheFirstRecordOfAnIdlePartition(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders", "other"))
 	written := new(writes)
-	k, err := kafka.New(kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}, zerolog.Nop(), func() kgo.Hook { return written })
+	k, err := kafka.New(producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}, zerolog.Nop(), func() kgo.Hook { return written })
 	if err != nil {
 		t.Fatal(err)
 	}

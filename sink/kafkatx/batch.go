@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -41,7 +40,7 @@ func (p *transactionBatch) buildRecords(now time.Time) []kgo.Record {
 	*p.kafka = out
 	for i := range p.records {
 		from := &p.records[i]
-		kafka.NewRecord(&out[i], from, now)
+		fillRecord(&out[i], from, now)
 		p.size += broker.BatchSize(from)
 	}
 	return out
@@ -61,10 +60,7 @@ func (p *transactionBatch) free() {
 
 // fail reports every record: those that have a cause of their own with it, and the
 // others with the common one.
-func (p *transactionBatch) fail(k *kafka.Sink, own map[*kgo.Record]error, common error, class func(string, error) sink.Failure) {
-	if class == nil {
-		class = k.Failure
-	}
+func (p *transactionBatch) fail(own map[*kgo.Record]error, common error, describe func(topic string, cause error) sink.Failure) {
 	result := &sink.FailedError{Failures: make([]sink.Failure, len(p.records))}
 	for i := range p.records {
 		cause := common
@@ -73,7 +69,7 @@ func (p *transactionBatch) fail(k *kafka.Sink, own map[*kgo.Record]error, common
 				cause = err
 			}
 		}
-		result.Failures[i] = class(p.records[i].Topic, cause)
+		result.Failures[i] = describe(p.records[i].Topic, cause)
 		result.Failures[i].Index = i
 	}
 	p.free()
@@ -94,7 +90,7 @@ func newOutcomes() *outcomes { return &outcomes{broken: make(chan struct{})} }
 // settled is the promise of every record.
 func (o *outcomes) settled(r *kgo.Record, err error) {
 	if err != nil {
-		o.fail(r, kafka.Cause(r, err))
+		o.fail(r, causeOf(r, err))
 	}
 	o.wg.Done()
 }
@@ -128,10 +124,7 @@ func (o *outcomes) produce(ctx context.Context, t *Sink, client *kgo.Client, p *
 	batch, unflushed := int(t.batch.Load()), 0
 	for i := range made {
 		r := &p.records[i]
-		size, err := kafka.Fit(r, t.cfg.MaxMessageBytes)
-		if err == nil {
-			err = t.plain.LetterKept(ctx, r.Topic)
-		}
+		size, err := t.CheckNow(ctx, r)
 		if err != nil {
 			o.fail(&made[i], err)
 			return // the rest is held back: the transaction cannot be committed any more

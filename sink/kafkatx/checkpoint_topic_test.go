@@ -9,8 +9,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -94,7 +94,7 @@ func TestCheckpointTopic_NeedsTwoReplicasInSyncOfThree(t *testing.T) {
 				resp.Topics = append(resp.Topics, topic)
 				return resp, nil, true
 			})
-			cfg := kafka.Config{Connection: broker.Connection{Brokers: brokers.ListenAddrs()}, CreateTopics: topics.Creation{ReplicationFactor: c.factor}}
+			cfg := producer.Config{Connection: broker.Connection{Brokers: brokers.ListenAddrs()}, CreateTopics: topics.Creation{ReplicationFactor: c.factor}}
 			if _, err := topics.EnsureCheckpointTopic(t.Context(), cfg.Connection, cfg.CreateTopics, "positions", false); err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,6 @@
 // them, for exactly-once.
 //
 // A Sink opens a producer session, which its first failure ends; a session puts what was
-// sent into transactions, whose last record is the checkpoint. It shares with package kafka
-// how records are made, and topics reads the checkpoints. The relay builds it.
+// sent into transactions, whose last record is the checkpoint. Package producer has
+// what it shares with package kafka, and topics reads the checkpoints. The relay builds it.
 package kafkatx

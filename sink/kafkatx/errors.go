@@ -90,7 +90,7 @@ func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 // failure describes the failure of a record.
 func (t *Sink) failure(topic string, err error, age time.Duration) sink.Failure {
 	if errors.Is(err, sink.ErrHalted) || errors.Is(err, sink.ErrClosed) {
-		return t.plain.Failure(topic, err)
+		return t.Failure(topic, err)
 	}
 	_, commit := errors.AsType[*commitError](err)
 	_, own := errors.AsType[*checkpointError](err)
@@ -98,7 +98,7 @@ func (t *Sink) failure(topic string, err error, age time.Duration) sink.Failure 
 		e := t.classify(err, age)
 		return sink.Failure{Class: e.Class, Reason: e.Reason, Err: e.Err}
 	}
-	return t.plain.Failure(topic, err)
+	return t.Failure(topic, err)
 }
 
 // explain names why a transaction was not committed.

@@ -12,8 +12,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -36,7 +36,7 @@ func transactional(t *testing.T, c *kfake.Cluster, change func(*kafkatx.Config))
 	t.Helper()
 	x := &exactly{t: t, lost: make(chan error, 100)}
 	cfg := kafkatx.Config{
-		Config:          kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"},
+		Config:          producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"},
 		CheckpointTopic: checkpoints, Interval: 10 * time.Millisecond,
 		Ended: func(e sink.Ending) {
 			x.mu.Lock()
@@ -121,7 +121,7 @@ func committed(t *testing.T, c *kfake.Cluster, topic string) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
 	defer cancel()
 	var all []string
-	cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
+	cfg := producer.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
 	if err := topics.ReadTopic(ctx, cfg.Connection, topic, func(m *topics.Message) error {
 		all = append(all, string(m.Value))
 		return nil

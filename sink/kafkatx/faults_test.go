@@ -15,8 +15,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/auth"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -207,7 +207,7 @@ func TestTransactional_NamesTheRightThatIsMissing(t *testing.T) {
 			if err := brokers.CreateTopic(checkpoints, 1, map[string]string{"cleanup.policy": "compact"}); err != nil {
 				t.Fatal(err)
 			}
-			var cfg kafka.Config
+			var cfg producer.Config
 			x := transactional(t, brokers, func(to *kafkatx.Config) {
 				to.SASL = auth.SASL{Mechanism: auth.ScramSHA512, Username: user, Password: secret("p")}
 				cfg = to.Config

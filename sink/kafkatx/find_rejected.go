@@ -54,7 +54,7 @@ func (t *Sink) smaller() {
 type bisection struct {
 	t        *Sink
 	id       string
-	client   *producer
+	client   *client
 	rejected map[int]sink.Failure
 }
 

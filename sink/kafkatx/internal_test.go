@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/test/defaults"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,7 +24,7 @@ func TestProduce_EndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	s := &Sink{cfg: Config{Config: kafka.Config{MaxMessageBytes: 1 << 20}}, plain: new(kafka.Sink)}
+	s := &Sink{Brokers: producer.NewBrokers(producer.Config{MaxMessageBytes: 1 << 20}, zerolog.Nop(), nil, nil)}
 	s.batch.Store(1)
 	records := make([]record.Record, 3)
 	for i := range records {
@@ -59,7 +59,7 @@ func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	s := &Sink{cfg: Config{Config: kafka.Config{MaxMessageBytes: 1 << 20}}, plain: new(kafka.Sink)}
+	s := &Sink{Brokers: producer.NewBrokers(producer.Config{MaxMessageBytes: 1 << 20}, zerolog.Nop(), nil, nil)}
 	batch := make([]record.Record, records)
 	for i := range batch {
 		batch[i] = record.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: record.AutoPartition}
@@ -82,7 +82,7 @@ func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 }
 
 func TestTransactionalConfig_CommentsStateTheDefaults(t *testing.T) {
-	k, err := New(Config{Config: kafka.Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, CheckpointTopic: "positions"}, zerolog.Nop())
+	k, err := New(Config{Config: producer.Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, CheckpointTopic: "positions"}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -63,17 +63,17 @@ func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
 // wait: it is flushed.
 const fillTime = 15 * time.Millisecond
 
-func (t *Sink) connect(id string) (*producer, error) {
-	opts, err := t.plain.Options()
+func (t *Sink) connect(id string) (*client, error) {
+	opts, err := t.Options()
 	if err != nil {
 		return nil, err
 	}
-	p := new(producer)
+	p := new(client)
 	starts := func(topic string) {
-		t.plain.TopicCreator().Use(topic)
+		t.Topics.Use(topic)
 		p.meet(topic)
 	}
-	p.Client, err = kgo.NewClient(append(opts, kgo.RecordPartitioner(kafka.NewPartitioner(starts)),
+	p.Client, err = kgo.NewClient(append(opts, kgo.RecordPartitioner(producer.NewPartitioner(starts)),
 		kgo.ProducerLinger(cmp.Or(t.cfg.Linger, fillTime)), kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
@@ -90,7 +90,7 @@ func retryPause(tries int) time.Duration {
 
 // opening describes a failure of Open.
 func (t *Sink) opening(ctx context.Context, id string, err error) error {
-	if cause := t.plain.ConnectionFailure(); cause != nil && ctx.Err() != nil {
+	if cause := t.Reach.Cause(); cause != nil && ctx.Err() != nil {
 		err = cause // a deadline says less
 	}
 	if e, ok := errors.AsType[*sink.Error](err); ok {
@@ -107,7 +107,7 @@ func (t *Sink) opening(ctx context.Context, id string, err error) error {
 	return &sink.Error{Class: e.Class, Reason: e.Reason, Err: err}
 }
 
-func (t *Sink) takeOver(ctx context.Context, client *producer, h sink.Holder) ([]byte, error) {
+func (t *Sink) takeOver(ctx context.Context, client *client, h sink.Holder) ([]byte, error) {
 	if err := t.fence(ctx, client); err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (t *Sink) takeOver(ctx context.Context, client *producer, h sink.Holder) ([
 // fence asks for a new epoch until the brokers give one: while they settle the
 // predecessor's transaction they do not. An answer without a meaning ends the try, as
 // the client would keep to it.
-func (t *Sink) fence(ctx context.Context, client *producer) error {
+func (t *Sink) fence(ctx context.Context, client *client) error {
 	for {
 		_, _, err := client.ProducerID(ctx)
 		switch {
@@ -146,7 +146,7 @@ const openings = "opened by "
 
 // commitOpening commits a record of its own and returns its offset. It has no value, so that
 // compaction removes it in time.
-func (t *Sink) commitOpening(ctx context.Context, client *producer, key string) (int64, error) {
+func (t *Sink) commitOpening(ctx context.Context, client *client, key string) (int64, error) {
 	if err := client.BeginTransaction(); err != nil {
 		return 0, err
 	}

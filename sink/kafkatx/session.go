@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -19,7 +18,7 @@ import (
 // queue, so that rows are routed while a transaction is being ended.
 type producerSession struct {
 	t      *Sink
-	client *producer
+	client *client
 	holder sink.Holder
 
 	life context.Context
@@ -55,7 +54,7 @@ type step struct {
 	finish   func(error)
 }
 
-func newProducerSession(t *Sink, client *producer, h sink.Holder) *producerSession {
+func newProducerSession(t *Sink, client *client, h sink.Holder) *producerSession {
 	n := &producerSession{t: t, client: client, holder: h, over: make(chan struct{}), wake: make(chan struct{}, 1), answers: newOutcomes()}
 	n.life, n.stop = context.WithCancelCause(context.Background())
 	return n
@@ -251,7 +250,7 @@ func (n *producerSession) seal() error {
 	n.answers.wg.Add(1)
 	n.client.Produce(context.Background(), rec, func(r *kgo.Record, err error) {
 		if err != nil {
-			if err = kafka.Cause(r, err); !errors.Is(err, sink.ErrHalted) {
+			if err = causeOf(r, err); !errors.Is(err, sink.ErrHalted) {
 				err = &checkpointError{n.t.cfg.CheckpointTopic, err}
 			}
 		}
@@ -365,7 +364,7 @@ func (n *producerSession) abandon(cause error, rest []step) {
 	failed := n.answers.failures()
 	n.repair(failed)
 
-	class := func(topic string, err error) sink.Failure { return n.t.failure(topic, err, age) }
+	describe := func(topic string, err error) sink.Failure { return n.t.failure(topic, err, age) }
 	if began && n.t.cfg.Ended != nil {
 		if _, ok := errors.AsType[*commitError](cause); ok && !notAttempted(cause) {
 			n.t.cfg.Ended(sink.Unknown)
@@ -374,12 +373,12 @@ func (n *producerSession) abandon(cause error, rest []step) {
 		}
 	}
 	for _, p := range n.batches {
-		p.fail(n.t.plain, failed, cause, class)
+		p.fail(failed, cause, describe)
 	}
 	for _, s := range rest {
 		switch {
 		case s.batch != nil:
-			s.batch.fail(n.t.plain, nil, n.dead, class)
+			s.batch.fail(nil, n.dead, describe)
 		case s.finish != nil:
 			n.finish = s.finish
 		}
@@ -404,7 +403,7 @@ func (n *producerSession) repair(failed map[*kgo.Record]error) {
 			recreated[r.Topic] = struct{}{}
 		}
 	}
-	n.t.plain.TopicCreator().Repair(n.life, n.t.plain.Client(), missing, recreated)
+	n.t.Topics.Repair(n.life, n.t.plain, missing, recreated)
 }
 
 // end ends the goroutine and waits for that.

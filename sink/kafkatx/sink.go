@@ -8,9 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -35,9 +36,11 @@ import (
 //
 // One goroutine calls Open, Send, SetPosition, Seal, Finish and FindRejected.
 type Sink struct {
+	*producer.Brokers
+
 	cfg   Config
-	plain *kafka.Sink // for everything but transactions: whether brokers answer, topics, incidents
 	log   zerolog.Logger
+	plain *kgo.Client // is given no record: it asks the brokers, and makes topics
 
 	// batch, if not zero, is how many bytes are produced before waiting for their
 	// answers: a topic may take less at once than kafka.max_message_bytes says.
@@ -59,7 +62,7 @@ var (
 
 // Config is what transactions need beside the brokers.
 type Config struct {
-	kafka.Config
+	producer.Config
 
 	CheckpointTopic string // compacted, of one partition
 
@@ -114,11 +117,16 @@ func New(cfg Config, log zerolog.Logger, hooks ...func() kgo.Hook) (*Sink, error
 	if cfg.Config, err = cfg.WithDefaults(); err != nil {
 		return nil, err
 	}
-	plain, err := kafka.New(cfg.Config, log, hooks...)
+	t := &Sink{cfg: cfg, log: log}
+	t.Brokers = producer.NewBrokers(cfg.Config, log, hooks, func() *kgo.Client { return t.plain })
+	opts, err := t.Options()
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{cfg: cfg, plain: plain, log: log}, nil
+	if t.plain, err = kgo.NewClient(opts...); err != nil {
+		return nil, fmt.Errorf("configure kafka client: %w", err)
+	}
+	return t, nil
 }
 
 // Send gives records to the present transaction.
@@ -129,7 +137,7 @@ func (t *Sink) Send(_ context.Context, records []record.Record, done func(error)
 	}
 	p := newTransactionBatch(records, done)
 	if err := t.put(step{batch: p}); err != nil {
-		p.fail(t.plain, nil, err, nil)
+		p.fail(nil, err, t.Failure)
 	}
 }
 
@@ -151,7 +159,7 @@ func (t *Sink) Finish(done func(error)) {
 
 // Refuses returns the failure of a record that our own limits refuse.
 func (t *Sink) Refuses(r *record.Record) *sink.Failure {
-	_, err := kafka.Fit(r, t.cfg.MaxMessageBytes)
+	_, err := t.cfg.Check(r)
 	if err == nil {
 		return nil
 	}
@@ -178,32 +186,20 @@ func (t *Sink) Resume(context.Context) {}
 // committed nobody sees.
 func (t *Sink) Halt() {}
 
-// Overhead is kafka.Sink's.
-func (t *Sink) Overhead(n int) int { return t.plain.Overhead(n) }
-
-// Reachable reports why no broker can be reached at present.
-func (t *Sink) Reachable() error { return t.plain.Reachable() }
-
 // Ready asks the brokers whether they take us, and for the checkpoint topic. The
 // error is a *Error.
 func (t *Sink) Ready(ctx context.Context) error {
-	if err := t.plain.Ready(ctx); err != nil {
+	t.mu.Lock()
+	closed := t.closed
+	t.mu.Unlock()
+	if closed {
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
+	}
+	if err := t.Brokers.Ready(ctx); err != nil {
 		return err
 	}
-	return topics.VerifyCheckpointTopic(ctx, kadm.NewClient(t.plain.Client()), t.cfg.CheckpointTopic)
+	return topics.VerifyCheckpointTopic(ctx, kadm.NewClient(t.plain), t.cfg.CheckpointTopic)
 }
-
-// Ping is kafka.Sink's.
-func (t *Sink) Ping(ctx context.Context) { t.plain.Ping(ctx) }
-
-// LettersKept is kafka.Sink's.
-func (t *Sink) LettersKept(ctx context.Context) error { return t.plain.LettersKept(ctx) }
-
-// TopicsRecreated is kafka.Sink's.
-func (t *Sink) TopicsRecreated() int64 { return t.plain.TopicsRecreated() }
-
-// DataLoss is kafka.Sink's.
-func (t *Sink) DataLoss() int64 { return t.plain.DataLoss() }
 
 // Overtaken is always zero: what is overtaken is not committed.
 func (t *Sink) Overtaken() int64 { return 0 }
@@ -220,5 +216,20 @@ func (t *Sink) Close(ctx context.Context) error {
 	if last != nil {
 		err = last.end(ctx, sink.ErrClosed)
 	}
-	return errors.Join(err, t.plain.Close(ctx))
+	return errors.Join(err, t.closePlain(ctx))
+}
+
+// closePlain waits for the client's connections, at most until ctx ends.
+func (t *Sink) closePlain(ctx context.Context) error {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		t.plain.Close()
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("close kafka client: %w", context.Cause(ctx))
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/producer"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 )
@@ -39,7 +40,7 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = brokers.Close() })
-	cfg := kafka.Config{Connection: broker.Connection{Brokers: brokers.Addrs()}, CreateTopics: topics.Creation{Partitions: 4, ReplicationFactor: 1}}
+	cfg := producer.Config{Connection: broker.Connection{Brokers: brokers.Addrs()}, CreateTopics: topics.Creation{Partitions: 4, ReplicationFactor: 1}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
@@ -147,7 +148,7 @@ func TestFollower_GoesOnWithATopicThatWasMadeAgain(t *testing.T) {
 		if err := brokers.CreateTopic(ctx, "letters", 1); err != nil {
 			t.Fatal(err)
 		}
-		k, err := kafka.New(kafka.Config{Connection: cfg}, zerolog.Nop())
+		k, err := kafka.New(producer.Config{Connection: cfg}, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package kafka
+package producer
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/defaults"
 )
 
-func TestKafkaConfig_CommentsStateTheDefaults(t *testing.T) {
+func TestConfig_CommentsStateTheDefaults(t *testing.T) {
 	filled, err := Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package kafka
+package producer
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// fillRecord makes the client's record of ours. The zero time stands for now. The context
-// says which partition it goes to, if it is an explicitPartition.
-func fillRecord(ctx context.Context, to *kgo.Record, from *record.Record, now time.Time) {
+// FillRecord makes the client's record of ours. The zero time stands for now. The context
+// says which partition it goes to, if it is an ExplicitPartition.
+func FillRecord(ctx context.Context, to *kgo.Record, from *record.Record, now time.Time) {
 	*to = kgo.Record{
 		Topic: from.Topic, Key: from.Key, Value: from.Value, Headers: headers(from.Headers),
 		Timestamp: from.Timestamp, Partition: from.Partition, Context: ctx,

@@ -1,4 +1,4 @@
-package kafka
+package producer
 
 import (
 	"fmt"
@@ -8,47 +8,47 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// maxRequestBytes bounds what the client writes at once, and so what it keeps
+// MaxRequestBytes bounds what the client writes at once, and so what it keeps
 // in memory beside the records: five such requests may be under way to a broker.
 // Larger ones would not be faster.
-const maxRequestBytes = 1 << 20
+const MaxRequestBytes = 1 << 20
 
-// Options are those of every client that produces, except the partitioner.
-func (k *Sink) Options() ([]kgo.Opt, error) {
-	compression, err := k.cfg.compression()
+// Options are those of every client that produces, except the partitioner. Each call makes hooks.
+func (b *Brokers) Options() ([]kgo.Opt, error) {
+	compression, err := b.cfg.compression()
 	if err != nil {
 		return nil, err
 	}
-	opts, err := k.cfg.ClientOptions()
+	opts, err := b.cfg.ClientOptions()
 	if err != nil {
 		return nil, err
 	}
-	hooks := []kgo.Hook{&k.reach}
-	for _, hook := range k.hooks {
+	hooks := []kgo.Hook{&b.Reach}
+	for _, hook := range b.hooks {
 		hooks = append(hooks, hook())
 	}
 	return append(opts,
 		kgo.SoftwareNameAndVersion("cdc-relay", "1"),
-		kgo.WithLogger(newClientLog(k.log)),
+		kgo.WithLogger(newClientLog(b.log)),
 		kgo.WithHooks(hooks...),
-		kgo.Dialer(k.dial),
+		kgo.Dialer(b.cfg.Dial),
 		// A client that owes metrics would wait for a second before it closes its
 		// connections, which is longer than a relay that lost the slot has.
 		kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		compression,
-		kgo.ProducerLinger(k.cfg.Linger),
+		kgo.ProducerLinger(b.cfg.Linger),
 		kgo.UnknownTopicRetries(broker.UnknownTries),
 		// RecordRetries and RecordDeliveryTimeout stay unlimited: a record that was
 		// given up may be durable, and the next one would be out of order.
 
 		// The client counts four bytes more for a batch than the broker does, and
 		// broker.BatchSize has refused what is over the limit.
-		kgo.ProducerBatchMaxBytes(int32(k.cfg.MaxMessageBytes+4)),
-		kgo.BrokerMaxWriteBytes(int32(max(maxRequestBytes, k.cfg.MaxMessageBytes+64<<10))),
+		kgo.ProducerBatchMaxBytes(int32(b.cfg.MaxMessageBytes+4)),
+		kgo.BrokerMaxWriteBytes(int32(max(MaxRequestBytes, b.cfg.MaxMessageBytes+64<<10))),
 		kgo.MaxBufferedRecords(math.MaxInt32), // whoever sends is the bound; bytes have none by default
 
-		kgo.ProducerOnDataLossDetected(k.onDataLoss),
+		kgo.ProducerOnDataLossDetected(b.onDataLoss),
 	), nil
 }
 
@@ -68,12 +68,4 @@ func (c Config) compression() (kgo.Opt, error) {
 		return nil, fmt.Errorf("configure kafka: compression %q is none of none, gzip, snappy, lz4, zstd", c.Compression)
 	}
 	return kgo.ProducerBatchCompression(codec, kgo.NoCompression()), nil
-}
-
-// onDataLoss runs when a broker no longer has the producer's last records, or
-// forgot the producer.
-func (k *Sink) onDataLoss(topic string, partition int32) {
-	k.dataLoss.Add(1)
-	k.log.Error().Str("topic", topic).Int32("partition", partition).
-		Msg("broker lost or forgot acknowledged records; continuing with the next one. Check for unclean leader elections and for min.insync.replicas of 1")
 }

@@ -1,4 +1,4 @@
-package kafka
+package producer
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// explicitPartition is the context of a record that may name its partition.
-type explicitPartition interface {
+// ExplicitPartition is the context of a record that may name its partition.
+type ExplicitPartition interface {
 	context.Context
 
 	// Explicit is the partition, or ok is false.
@@ -18,42 +18,44 @@ type explicitPartition interface {
 	Missing()
 }
 
-// partitioner gives keyed records the Java client's partition, spreads others, and
+// Partitioner gives keyed records the Java client's partition, spreads others, and
 // honours explicit partitions.
-type partitioner struct {
+type Partitioner struct {
 	inner  kgo.Partitioner
 	starts func(topic string)
 }
 
 // NewPartitioner calls starts with a topic before its first record has a partition.
-func NewPartitioner(starts func(topic string)) *partitioner {
-	return &partitioner{kgo.StickyKeyPartitioner(nil), starts}
+func NewPartitioner(starts func(topic string)) *Partitioner {
+	return &Partitioner{kgo.StickyKeyPartitioner(nil), starts}
 }
 
 // ForTopic starts a topic, also after the client forgot about it.
-func (p *partitioner) ForTopic(topic string) kgo.TopicPartitioner { return p.forTopic(topic) }
+func (p *Partitioner) ForTopic(topic string) kgo.TopicPartitioner { return p.Topic(topic) }
 
-func (p *partitioner) forTopic(topic string) *topicPartitioner {
+// Topic is ForTopic with its own type.
+func (p *Partitioner) Topic(topic string) *TopicPartitioner {
 	p.starts(topic)
-	return &topicPartitioner{p.inner.ForTopic(topic)}
+	return &TopicPartitioner{p.inner.ForTopic(topic)}
 }
 
-type topicPartitioner struct{ inner kgo.TopicPartitioner }
+// TopicPartitioner is a Partitioner for the records of one topic.
+type TopicPartitioner struct{ inner kgo.TopicPartitioner }
 
 // RequiresConsistency is true where the record decides the partition.
-func (t *topicPartitioner) RequiresConsistency(r *kgo.Record) bool {
+func (t *TopicPartitioner) RequiresConsistency(r *kgo.Record) bool {
 	_, explicit := explicitly(r)
 	return explicit || t.inner.RequiresConsistency(r)
 }
 
 // Partition may run twice for a record.
-func (t *topicPartitioner) Partition(r *kgo.Record, n int) int {
+func (t *TopicPartitioner) Partition(r *kgo.Record, n int) int {
 	partition, explicit := explicitly(r)
 	switch {
 	case !explicit:
 		return t.inner.Partition(r, n)
 	case partition < 0 || int(partition) >= n:
-		r.Context.(explicitPartition).Missing()
+		r.Context.(ExplicitPartition).Missing()
 		return -1
 	}
 	return int(partition)
@@ -62,10 +64,10 @@ func (t *topicPartitioner) Partition(r *kgo.Record, n int) int {
 // OnNewBatch lets records without a key move to another partition. That it is
 // here also makes the client hold the topic's lock until the record is buffered,
 // which OnProduceRecordPartitioned relies on.
-func (t *topicPartitioner) OnNewBatch() { t.inner.(kgo.TopicPartitionerOnNewBatch).OnNewBatch() }
+func (t *TopicPartitioner) OnNewBatch() { t.inner.(kgo.TopicPartitionerOnNewBatch).OnNewBatch() }
 
 func explicitly(r *kgo.Record) (partition int32, ok bool) {
-	if e, is := r.Context.(explicitPartition); is {
+	if e, is := r.Context.(ExplicitPartition); is {
 		return e.Explicit()
 	}
 	return 0, false

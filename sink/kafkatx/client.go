@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// producer is a transactional client. One goroutine at a time produces and ends transactions.
-type producer struct {
+// client is a transactional client of the brokers. One goroutine at a time produces and ends transactions.
+type client struct {
 	*kgo.Client
 
 	mu  sync.Mutex
@@ -17,10 +17,10 @@ type producer struct {
 }
 
 // meet is called with a topic before its first record has a partition.
-func (p *producer) meet(topic string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.met = append(p.met, topic)
+func (c *client) meet(topic string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.met = append(c.met, topic)
 }
 
 // commit ends the transaction. Every record of it is acknowledged.
@@ -29,24 +29,24 @@ func (p *producer) meet(topic string) {
 // partitions that it has stored again. It sends the first records of a topic a moment before it stores
 // the topic's partitions (seen in kgo v1.22.3). A commit in between leaves their sequence numbers as
 // they are, and brokers refuse the next transaction with OUT_OF_ORDER_SEQUENCE_NUMBER.
-func (p *producer) commit(ctx context.Context) error {
-	p.mu.Lock()
-	met := p.met
-	p.met = nil
-	p.mu.Unlock()
+func (c *client) commit(ctx context.Context) error {
+	c.mu.Lock()
+	met := c.met
+	c.met = nil
+	c.mu.Unlock()
 	within, cancel := context.WithTimeout(ctx, time.Second) // what is not stored then costs the next transaction a retry
 	defer cancel()
 	for _, topic := range met {
-		p.awaitPartitions(within, topic)
+		c.awaitPartitions(within, topic)
 	}
-	return p.EndTransaction(ctx, kgo.TryCommit)
+	return c.EndTransaction(ctx, kgo.TryCommit)
 }
 
 // awaitPartitions returns when the client has stored the topic's partitions: within microseconds, as it
 // has answers for their records.
-func (p *producer) awaitPartitions(ctx context.Context, topic string) {
+func (c *client) awaitPartitions(ctx context.Context, topic string) {
 	for ctx.Err() == nil {
-		if leader, _, err := p.PartitionLeader(topic, 0); leader >= 0 || err != nil {
+		if leader, _, err := c.PartitionLeader(topic, 0); leader >= 0 || err != nil {
 			return
 		}
 		select {

@@ -1,4 +1,4 @@
-package kafka
+package producer
 
 import (
 	"errors"
@@ -24,6 +24,7 @@ type Config struct {
 	DeadLetterTopic string
 }
 
+// WithDefaults returns a copy with every zero field set, or what is wrong with the configuration.
 func (c Config) WithDefaults() (Config, error) {
 	if len(c.Brokers) == 0 {
 		return c, errors.New("configure kafka: no brokers given")
