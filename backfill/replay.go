@@ -162,7 +162,7 @@ func (w *work) takeSlots(ctx context.Context, lost context.CancelCauseFunc) (giv
 		ended = append(ended, end)
 		go func() {
 			defer close(end)
-			start := s.Start()
+			start := s.StartLSN()
 			aborted := context.AfterFunc(streaming, s.Abort)
 			err := s.Run(streaming, make(chan *wal.Batch), func() wal.LSN { return start })
 			aborted()

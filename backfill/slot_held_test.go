@@ -34,7 +34,7 @@ func TestBackfill_WaitsUntilItsSlotIsFree(t *testing.T) {
 			return
 		}
 		holding.Go(func() {
-			start := held.Start()
+			start := held.StartLSN()
 			time.AfterFunc(500*time.Millisecond, held.Abort)
 			_ = held.Run(t.Context(), make(chan *wal.Batch), func() wal.LSN { return start })
 			_ = held.Close(t.Context(), start)

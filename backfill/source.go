@@ -61,8 +61,8 @@ func (w *work) open(context.Context) (*reading, error) {
 	}, nil
 }
 
-// Start and the rest implement relay.Source. Positions are numbers of rows: see position.
-func (r *reading) Start() wal.LSN          { return r.start }
+// StartLSN and the rest implement relay.Source. Positions are numbers of rows: see position.
+func (r *reading) StartLSN() wal.LSN       { return r.start }
 func (r *reading) ServerProcess() int      { return 0 }
 func (r *reading) Received() wal.LSN       { return r.start }
 func (r *reading) ServerEnd() wal.LSN      { return r.start }

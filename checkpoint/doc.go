@@ -12,7 +12,7 @@
 // the position (drift of package relay).
 //
 //  0. A tracker begins at the position from which the server began to stream (New; newSession of
-//     package relay gives it Stream.Start, the slot's confirmed position). The server sends no
+//     package relay gives it Stream.StartLSN, the slot's confirmed position). The server sends no
 //     transaction that commits before it, whatever is reported.
 //  1. Entries go into one queue in the order in which they were read from the
 //     socket. A walsender puts a position on the wire only after everything that

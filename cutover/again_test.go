@@ -37,7 +37,7 @@ func TestCutover_WaitsUntilItsSlotIsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	over := background(t, func(ctx context.Context) {
-		start := held.Start()
+		start := held.StartLSN()
 		_ = held.Run(ctx, make(chan *wal.Batch), func() wal.LSN { return start })
 		_ = held.Close(context.WithoutCancel(ctx), start)
 	})

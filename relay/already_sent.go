@@ -7,7 +7,7 @@ import (
 // alreadySent reports that a row needs no record, because the last holder of the slot delivered it.
 // The row counts as acknowledged.
 func (s *session) alreadySent(row *wal.Row) bool {
-	if s.relay.cfg.AlreadySent == nil || row.Place().Commit >= s.start.sameWAL || !s.relay.cfg.AlreadySent(row) {
+	if s.relay.cfg.AlreadySent == nil || row.Place().Commit >= s.start.alreadySentBelow || !s.relay.cfg.AlreadySent(row) {
 		return false
 	}
 	s.relay.alreadySent.Add(1)

@@ -245,7 +245,7 @@ func drainInsert(oid uint32, values ...string) []byte {
 	return m
 }
 
-func (s *drainSource) Start() wal.LSN                       { return drainStart }
+func (s *drainSource) StartLSN() wal.LSN                    { return drainStart }
 func (s *drainSource) Origin() wal.Origin                   { return wal.Origin{} }
 func (s *drainSource) ServerProcess() int                   { return 0 }
 func (s *drainSource) Tables() []*wal.Relation              { return []*wal.Relation{s.catalog} }

@@ -118,7 +118,7 @@ func (s *fakeServer) position() wal.LSN {
 	return s.confirmed
 }
 
-func (f *fakeSource) Start() wal.LSN { return f.server.position() }
+func (f *fakeSource) StartLSN() wal.LSN { return f.server.position() }
 func (f *fakeSource) Origin() wal.Origin {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
@@ -159,7 +159,7 @@ func (f *fakeSource) Run(intake context.Context, out chan<- *wal.Batch, confirme
 			}
 		}
 	}
-	start := f.Start()
+	start := f.StartLSN()
 	for _, fresh := range f.server.batches {
 		b := fresh()
 		if f.server.skipConfirmed {

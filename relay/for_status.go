@@ -41,8 +41,8 @@ func (s *session) Positions() status.LSNs {
 // Lineage is that of the server.
 func (s *session) Lineage() wal.Lineage { return s.history.Lineage() }
 
-// Start is the slot's position when the session began.
-func (s *session) Start() wal.LSN { return s.start.position }
+// StartLSN is the slot's position when the session began.
+func (s *session) StartLSN() wal.LSN { return s.start.lsn }
 
 // Stats are the tracker's.
 func (s *session) Stats() checkpoint.Stats { return s.tracker.Stats() }

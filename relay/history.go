@@ -9,7 +9,7 @@ import (
 // checkHistory refuses a server that does not continue the history of the one that the last
 // session streamed from, and acts on what is new (resume.Known.Continue).
 func (r *Relay) checkHistory(src Source) error {
-	start := src.Start()
+	start := src.StartLSN()
 	next, err := r.known.Continue(src.Origin(), start)
 	if err != nil {
 		return err

@@ -168,11 +168,11 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 	r.monitor.Reached(true, false)
 	s, err := r.openSession(ctx, src)
 	if err != nil {
-		_ = src.Close(deliveryCtx, src.Start()) // the slot's own position: nothing moves
+		_ = src.Close(deliveryCtx, src.StartLSN()) // the slot's own position: nothing moves
 		return err
 	}
 	s.until = until
-	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()
+	start, reported, finished := src.StartLSN(), r.known.Reported, r.delivery.Finished()
 	err = s.run(stopped, deliveryCtx)
 	r.ended = sessionEnd{streamed: true, cause: s.cause, read: s.taken.read}
 	if ending.Unreadable(err) {
@@ -197,7 +197,7 @@ func (r *Relay) openSession(ctx context.Context, src Source) (*session, error) {
 	if err := r.checkTables(src); err != nil {
 		return nil, err
 	}
-	origin, start, slot := src.Origin(), src.Start(), r.cfg.Replication.Slot
+	origin, start, slot := src.Origin(), src.StartLSN(), r.cfg.Replication.Slot
 	r.delivery.Letters.Source(deadletter.SourceID(origin.SystemID, origin.Database, slot))
 	s := newSession(r, src)
 	r.monitor.Begins(s.Lineage(), start)

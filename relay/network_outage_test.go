@@ -68,7 +68,7 @@ type longSource struct {
 	start wal.LSN
 }
 
-func (s *longSource) Start() wal.LSN { return s.start }
+func (s *longSource) StartLSN() wal.LSN { return s.start }
 
 func (s *longSource) Close(_ context.Context, confirmed wal.LSN) error {
 	if s.slot.down.Load() {

@@ -23,7 +23,7 @@ import (
 // Source is what a session needs of replication; *replication.Stream satisfies it. Run and Close are
 // called once, in this order, or Close alone. Any goroutine calls the others, at any time.
 type Source interface {
-	Start() wal.LSN          // the slot's position: everything that commits at or after it is sent
+	StartLSN() wal.LSN       // the slot's position: everything that commits at or after it is sent
 	Origin() wal.Origin      // of its positions
 	ServerProcess() int      // the server's process that has the slot for this stream; zero: not known
 	Tables() []*wal.Relation // as they were at the start, in the order of the configuration
@@ -88,13 +88,13 @@ type Relay struct {
 	serverBack   chan struct{} // one token: the probe reached a server that it had not reached before
 	tryNow       chan struct{} // TryNow sends; who pauses before another attempt receives, and tries at once
 
-	drift       atomic.Pointer[drift] // set once, by the probe or the stream
-	unchanged   wal.LSN               // end of the WAL when the probe last saw no change; used only by the probe
-	streamed    atomic.Bool           // streaming began at least once
-	lettersLost atomic.Bool           // the dead-letter topic did not keep every letter when a session ran
-	olderTypes  resume.OlderTypes     // used only by Run's goroutine
-	alreadySent atomic.Int64          // rows that are not sent, because Config.AlreadySent knows their records
-	doubts      promise.Doubts        // records once that rows may be missing (noteDrift); used only by Run's goroutine
+	drift        atomic.Pointer[drift] // set once, by the probe or the stream
+	noDriftUntil wal.LSN               // end of the WAL when the probe last saw no change; used only by the probe
+	streamed     atomic.Bool           // streaming began at least once
+	lettersLost  atomic.Bool           // the dead-letter topic did not keep every letter when a session ran
+	olderTypes   resume.OlderTypes     // used only by Run's goroutine
+	alreadySent  atomic.Int64          // rows that are not sent, because Config.AlreadySent knows their records
+	doubts       promise.Doubts        // records once that rows may be missing (noteDrift); used only by Run's goroutine
 
 	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions

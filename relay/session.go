@@ -45,15 +45,15 @@ type session struct {
 
 // sessionStart is what a session begins with.
 type sessionStart struct {
-	position           wal.LSN // the slot's position
-	sameWAL            wal.LSN // Config.AlreadySent holds before it
+	lsn                wal.LSN // the slot's position
+	alreadySentBelow   wal.LSN // Config.AlreadySent holds before it
 	waitForPredecessor bool    // records of another producer may be on their way
 }
 
 // intake is how the reader hands batches to the deliverer.
 type intake struct {
 	out     chan *wal.Batch // the reader sends, and closes at its end
-	lost    chan struct{}   // closed by the reader when the source failed; if endedAlive, only after awaitRowsBefore
+	lost    chan struct{}   // closed by the reader when the source failed; if drainsDespiteError, only after awaitRowsBefore
 	srcErr  error           // written by the reader before it closes out
 	emptied chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
@@ -84,12 +84,12 @@ type bounds struct {
 func newSession(r *Relay, src Source) *session {
 	s := &session{
 		relay: r, src: src, history: src.Origin(), sink: r.sink,
-		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
-		start:      sessionStart{src.Start(), r.alreadySentBelow(src.Origin()), r.waitForPredecessor},
+		tracker:    checkpoint.New(src.StartLSN(), r.cfg.MaxInFlightBytes),
+		start:      sessionStart{src.StartLSN(), r.alreadySentBelow(src.Origin()), r.waitForPredecessor},
 		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), emptied: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
-	s.reported.Store(uint64(src.Start()))
+	s.reported.Store(uint64(src.StartLSN()))
 	s.lastAsked.Set(time.Now())
 	return s
 }
@@ -97,7 +97,7 @@ func newSession(r *Relay, src Source) *session {
 // open makes the delivery.
 func (s *session) open(ctx context.Context) (err error) {
 	s.delivery, err = s.relay.delivery.Open(ctx, s, delivery.Start{
-		Sink: s.sink, Origin: s.history, Position: s.start.position, Tracker: s.tracker, AlreadySent: s.alreadySent,
+		Sink: s.sink, Origin: s.history, LSN: s.start.lsn, Tracker: s.tracker, AlreadySent: s.alreadySent,
 	})
 	return err
 }
@@ -111,7 +111,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	}
 	reading, endReading := context.WithCancelCause(readUntil)
 	defer endReading(nil)
-	if s.until != 0 && s.start.position >= s.until {
+	if s.until != 0 && s.start.lsn >= s.until {
 		endReading(nil)
 	}
 	s.bounds.sending, s.bounds.endSending = context.WithCancel(deliveryCtx)
@@ -123,19 +123,19 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	defer s.relay.show(nil)
 	s.relay.monitor.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
 	if s.relay.ev.SessionStarted != nil {
-		s.relay.ev.SessionStarted(s.src.Start())
+		s.relay.ev.SessionStarted(s.src.StartLSN())
 	}
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		s.intake.srcErr = s.src.Run(reading, s.intake.out, s.confirmed)
-		if s.intake.srcErr != nil && !s.endedAlive() {
+		if s.intake.srcErr != nil && !s.drainsDespiteError() {
 			s.sourceLost(ending.LostConnection(s.intake.srcErr))
 		}
 		close(s.intake.out)
 		switch {
 		case s.intake.srcErr == nil:
 			s.watchConnection()
-		case s.endedAlive():
+		case s.drainsDespiteError():
 			s.awaitRowsBefore()
 		}
 	})

@@ -14,7 +14,7 @@ import (
 
 // drain waits, after intake ended, until every batch is durable.
 func (s *session) drain(ctx, deliveryCtx context.Context) error {
-	if s.intake.srcErr != nil && !s.endedAlive() {
+	if s.intake.srcErr != nil && !s.drainsDespiteError() {
 		return nil // the connection is lost: outcome reports it, close waits a while
 	}
 	s.delivery.Finish()
@@ -56,12 +56,12 @@ func (s *session) watchConnection() {
 	}
 }
 
-// endedAlive reports that the stream ended with its connection alive, and that the rows before the end
-// are delivered first (awaitRowsBefore). The stream had to drop rows, or came to one that cannot be
-// read. Every later session stops at such a row, and whoever moves the slot past it also skips what is
-// not delivered before it. With exactly-once it is false: Delivery.Unreadable delivers these rows, and
-// what is not committed is read again.
-func (s *session) endedAlive() bool {
+// drainsDespiteError reports that the rows before the end of the stream are delivered although it ended
+// with an error (awaitRowsBefore): its connection works, and it had to drop rows or came to one that
+// cannot be read. Every later session stops at such a row, and whoever moves the slot past it also skips
+// what is not delivered before it. With exactly-once it is false: Delivery.Unreadable delivers these
+// rows, and what is not committed is read again.
+func (s *session) drainsDespiteError() bool {
 	return !s.delivery.Rules().Fenced && (ending.Unreadable(s.intake.srcErr) || ending.ReadPast(s.intake.srcErr))
 }
 
@@ -221,5 +221,5 @@ func (s *session) raisePromise(deliveryCtx context.Context, cause error) (withhe
 // read what was written to the socket, and neither the slot's position at the start nor the probe's
 // last look at it is beyond the row's commit.
 func (s *session) lastUnknown() bool {
-	return s.taken.last.Commit >= max(s.start.position, s.relay.monitor.SlotAt(wal.LSN(s.reported.Load())))
+	return s.taken.last.Commit >= max(s.start.lsn, s.relay.monitor.SlotAt(wal.LSN(s.reported.Load())))
 }

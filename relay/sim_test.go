@@ -259,8 +259,8 @@ func (f *simSource) told(lsn wal.LSN) {
 	}
 }
 
-func (f *simSource) Start() wal.LSN { return f.start }
-func (f *simSource) Abort()         { f.once.Do(func() { close(f.aborted) }) }
+func (f *simSource) StartLSN() wal.LSN { return f.start }
+func (f *simSource) Abort()            { f.once.Do(func() { close(f.aborted) }) }
 
 func (f *simSource) Received() wal.LSN {
 	f.mu.Lock()

@@ -20,7 +20,7 @@ type endsThere struct {
 }
 
 func (s endsThere) Run(_ context.Context, out chan<- *wal.Batch, _ func() wal.LSN) error {
-	if b := batch(110, 120, 1, "order/a/1"); s.Start() < 120 {
+	if b := batch(110, 120, 1, "order/a/1"); s.StartLSN() < 120 {
 		out <- b
 	}
 	return nil

@@ -158,7 +158,7 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	show(snapshot)
 	changed := snapshot.Drift // a variable of its own: the monitor has the snapshot
 	if changed == nil {
-		defer func() { r.unchanged = snapshot.WALEnd }()
+		defer func() { r.noDriftUntil = snapshot.WALEnd }()
 		if s != nil {
 			if taken := s.slotTaken(snapshot); taken != nil {
 				s.interrupt(taken)
@@ -169,7 +169,7 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	}
 	switch {
 	case changed != nil && r.streamed.Load():
-		r.drift.CompareAndSwap(nil, &drift{changed, r.unchanged})
+		r.drift.CompareAndSwap(nil, &drift{changed, r.noDriftUntil})
 		if s != nil {
 			s.frozen.CompareAndSwap(0, s.reported.Load())
 			s.interrupt(r.drift.Load())

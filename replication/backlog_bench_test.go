@@ -218,7 +218,7 @@ func drain(b testing.TB, cfg postgres.Config, opt Options, rows int, pause bool)
 	}
 	out, ended := make(chan *wal.Batch, 1), make(chan error, 1)
 	began, used := time.Now(), cpuTime(b)
-	go func() { ended <- s.Run(b.Context(), out, func() wal.LSN { return s.Start() }) }()
+	go func() { ended <- s.Run(b.Context(), out, func() wal.LSN { return s.StartLSN() }) }()
 	for seen := 0; seen < rows; {
 		select {
 		case batch := <-out:
@@ -234,7 +234,7 @@ func drain(b testing.TB, cfg postgres.Config, opt Options, rows int, pause bool)
 		<-out
 	}
 	<-ended
-	if err := s.Close(b.Context(), s.Start()); err != nil {
+	if err := s.Close(b.Context(), s.StartLSN()); err != nil {
 		b.Fatal(err)
 	}
 	return d

@@ -143,7 +143,7 @@ func listen(t *testing.T, cfg postgres.Config, opt Options, end wal.LSN) []byte 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close(t.Context(), s.Start())
+	defer s.Close(t.Context(), s.StartLSN())
 	var out bytes.Buffer
 	for {
 		kind, body, ok, err := s.frames.next()

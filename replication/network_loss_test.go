@@ -105,7 +105,7 @@ func lostNetwork(t *testing.T, link *sandbox.Link, db *harness.Database, cfg pos
 	defer s.Abort()
 	defer link.Drop(false)
 	out, ended := make(chan *wal.Batch), make(chan error, 1)
-	go func() { ended <- s.Run(t.Context(), out, func() wal.LSN { return s.Start() }) }()
+	go func() { ended <- s.Run(t.Context(), out, func() wal.LSN { return s.StartLSN() }) }()
 	for range 3 {
 		(<-out).Release()
 	}
@@ -144,7 +144,7 @@ func TestPostgresServerThatDoesNotReadKeepsItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, ended := make(chan *wal.Batch), make(chan error, 1)
-	go func() { ended <- s.Run(t.Context(), out, func() wal.LSN { return s.Start() }) }()
+	go func() { ended <- s.Run(t.Context(), out, func() wal.LSN { return s.StartLSN() }) }()
 	defer s.Abort()
 	(<-out).Release()
 	defer db.Server.Continue()

@@ -81,7 +81,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 	}
 	decode := pgoutput.Options{
 		Tables: cfg.Tables, Wants: cfg.Wants, Messages: cfg.Messages, MaxRows: opt.MaxBatchRows, MaxBytes: opt.MaxBatchBytes,
-		Start: s.start, History: known.WALEnd, // the first keep-alive repeats Start
+		StartLSN: s.start, WALEnd: known.WALEnd, // the first keep-alive repeats StartLSN
 	}
 	if slices.ContainsFunc(cfg.Wants, func(w wal.Wants) bool { return w.Meta }) {
 		s.catalog = catalog.NewDescriber(cfg)

@@ -77,9 +77,9 @@ type Stream struct {
 	lost                     chan struct{} // closed when reportUntilClose finds the connection gone, or Run broke it
 }
 
-// Start is the slot's confirmed position when the stream was opened, never zero:
+// StartLSN is the slot's confirmed position when the stream was opened, never zero:
 // everything that commits at or after it will be sent.
-func (s *Stream) Start() wal.LSN { return s.start }
+func (s *Stream) StartLSN() wal.LSN { return s.start }
 
 // ServerProcess is the server's process that streams to us.
 func (s *Stream) ServerProcess() int { return s.process }

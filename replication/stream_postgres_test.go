@@ -75,7 +75,7 @@ func readWith(t testing.TB, cfg postgres.Config, opt Options) *reader {
 	s := opened(t, cfg, opt)
 	intake, stop := context.WithCancel(t.Context())
 	r := &reader{t: t, stream: s, out: make(chan *wal.Batch), ended: make(chan error, 1), stop: stop}
-	r.confirmed.Store(uint64(s.Start()))
+	r.confirmed.Store(uint64(s.StartLSN()))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -215,7 +215,7 @@ func TestPostgresLargeTransactionsAndValuesStayBounded(t *testing.T) {
 			}
 			largest = max(largest, len(columnOf(row, "payload")))
 		}
-		if rows > 3 && rows < 300_003 && b.Through > r.stream.Start() && !b.Rows[0].Txn.Time.Equal(b.ThroughTime) && b.Rows[len(b.Rows)-1].Ordinal != 3 {
+		if rows > 3 && rows < 300_003 && b.Through > r.stream.StartLSN() && !b.Rows[0].Txn.Time.Equal(b.ThroughTime) && b.Rows[len(b.Rows)-1].Ordinal != 3 {
 			t.Fatalf("through %s inside the transaction", b.Through)
 		}
 		r.settle(b)
@@ -427,8 +427,8 @@ func TestPostgresMissingPublicationIsNeverPassed(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		first := harness.Query[string](t, db, "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", cfg.Slot)
-		if first != r.stream.Start().String() {
-			t.Errorf("slot moved from %s to %s", r.stream.Start(), first)
+		if first != r.stream.StartLSN().String() {
+			t.Errorf("slot moved from %s to %s", r.stream.StartLSN(), first)
 		}
 	})
 }

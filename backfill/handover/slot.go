@@ -24,7 +24,7 @@ func Occupy(ctx context.Context, cfg postgres.Config, log zerolog.Logger) {
 	for ctx.Err() == nil {
 		s, err := replication.Open(ctx, cfg, replication.Options{}, zerolog.Nop())
 		if err == nil {
-			start := s.Start()
+			start := s.StartLSN()
 			stopped := context.AfterFunc(ctx, s.Abort)
 			err = s.Run(ctx, make(chan *wal.Batch), func() wal.LSN { return start })
 			stopped()
@@ -93,7 +93,7 @@ func Peek(ctx context.Context, cfg postgres.Config, maxRowBytes int, end wal.LSN
 	if err != nil {
 		return err
 	}
-	start := s.Start()
+	start := s.StartLSN()
 	defer func() { _ = s.Close(context.WithoutCancel(ctx), start) }()
 	defer context.AfterFunc(ctx, s.Abort)()
 	out, ended := make(chan *wal.Batch), make(chan error, 1)

@@ -17,7 +17,7 @@ func (c *Takeover) compareWithSlot(ctx context.Context) (seen bool, missing stri
 	if err != nil {
 		return false, "", err
 	}
-	start := stream.Start()
+	start := stream.StartLSN()
 	c.settings.AlreadySentIn = stream.Origin()
 	out := make(chan *wal.Batch)
 	ended := make(chan error, 1)

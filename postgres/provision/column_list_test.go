@@ -65,7 +65,7 @@ func TestSetup_PublishesTheMappedColumnsAlone(t *testing.T) {
 		if why := s.Tables()[0].Hidden["wide"]; !strings.Contains(why, `ALTER PUBLICATION "cdc_relay" SET TABLE "public"."outbox" ("id", "Key ""1""", "payload", "wide")`) {
 			t.Errorf("hidden: %q", why)
 		}
-		if err := s.Close(t.Context(), s.Start()); err != nil {
+		if err := s.Close(t.Context(), s.StartLSN()); err != nil {
 			t.Fatal(err)
 		}
 

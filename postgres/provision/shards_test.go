@@ -191,7 +191,7 @@ func TestSetup_OfShards(t *testing.T) {
 		}
 
 		stream := streamFrom(t, cfg.OfShard(3))
-		if err := stream.Close(t.Context(), stream.Start()); err != nil {
+		if err := stream.Close(t.Context(), stream.StartLSN()); err != nil {
 			t.Fatal(err)
 		}
 		report1 := preflight.Check(t.Context(), cfg)

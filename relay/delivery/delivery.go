@@ -44,10 +44,10 @@ type Session interface {
 
 // Start is the state in which a session begins.
 type Start struct {
-	Sink     sink.Sink
-	Origin   wal.Origin // of the server
-	Position wal.LSN    // of the slot
-	Tracker  *checkpoint.Tracker
+	Sink    sink.Sink
+	Origin  wal.Origin // of the server
+	LSN     wal.LSN    // of the slot
+	Tracker *checkpoint.Tracker
 
 	// AlreadySent reports that Kafka already has the row's record.
 	AlreadySent func(*wal.Row) bool
@@ -167,7 +167,7 @@ func (s *Shared) Open(ctx context.Context, session Session, start Start) (*Deliv
 	d := &Delivery{shared: s, session: session, start: start, sink: start.Sink, tracker: start.Tracker}
 	d.sends.wake = make(chan struct{}, 1)
 	d.sends.buffers.New = func() any { return new(record.Buffer) }
-	s.forget(d.Lineage(), start.Position)
+	s.forget(d.Lineage(), start.LSN)
 	d.begun = s.partial
 	if s.cfg.Guarantee != ExactlyOnce {
 		d.guarantee = &atLeastOnce{d}

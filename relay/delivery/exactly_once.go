@@ -95,7 +95,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.committed.Load(), origin, d.start.Position)
+	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.committed.Load(), origin, d.start.LSN)
 	shared.logResumed(&at, origin)
 	if err != nil {
 		return err

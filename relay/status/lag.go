@@ -110,7 +110,7 @@ func (b *Monitor) enter(s Session) {
 	if b.waiting.of != s.Lineage() {
 		b.waiting = unconfirmed{}
 	}
-	start := s.Start()
+	start := s.StartLSN()
 	b.confirmed(start)
 	b.read = progress{through: start}
 	b.reading = openTransaction{}

@@ -76,7 +76,7 @@ type Pipeline struct {
 // Session is what the monitor asks of the session that runs, with its lock held.
 type Session interface {
 	Lineage() wal.Lineage
-	Start() wal.LSN
+	StartLSN() wal.LSN
 	Positions() LSNs
 	Stats() checkpoint.Stats
 
@@ -207,7 +207,7 @@ func (b *Monitor) SetSession(s Session) {
 const muchBehind = 1 << 20
 
 func (b *Monitor) sayBehind(s Session) {
-	start, at := s.Start(), s.Positions()
+	start, at := s.StartLSN(), s.Positions()
 	if behind := int64(at.Server) - int64(start); behind >= muchBehind {
 		b.log.Info().Str("slot", b.of.Slot).Stringer("lsn", start).Int64("lag_bytes", behind).
 			Msg("slot is " + wording.Bytes(behind) + " behind the end of the WAL; reading on from its position")

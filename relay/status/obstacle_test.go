@@ -101,7 +101,7 @@ type fixedSession struct {
 }
 
 func (s *fixedSession) Lineage() wal.Lineage { return wal.Lineage{} }
-func (s *fixedSession) Start() wal.LSN       { return s.start }
+func (s *fixedSession) StartLSN() wal.LSN    { return s.start }
 func (s *fixedSession) Positions() LSNs {
 	return LSNs{Server: Position(s.server), Received: Position(s.start), Confirmed: Position(s.start)}
 }

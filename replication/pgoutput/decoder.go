@@ -34,7 +34,7 @@ type Decoder struct {
 	byPrefix map[string]*wal.Relation
 	messages []*wal.Relation // of Options.Messages, in order
 
-	history wal.LSN // end of the WAL when the stream was opened; zero without a catalog
+	walEnd wal.LSN // end of the WAL when the stream was opened; zero without a catalog
 
 	types     map[uint32]string
 	relations map[uint32]*relation
@@ -86,11 +86,11 @@ type Options struct {
 	MaxRows  int
 	MaxBytes int
 
-	// Start is the position that was confirmed before: no batch repeats it.
-	Start wal.LSN
+	// StartLSN is the position that was confirmed before: no batch repeats it.
+	StartLSN wal.LSN
 
-	// History is the end of the WAL when the stream was opened; zero without a catalog.
-	History wal.LSN
+	// WALEnd is the end of the WAL when the stream was opened; zero without a catalog.
+	WALEnd wal.LSN
 
 	// Describe reads the metadata of a relation's columns, for tables that want it.
 	Describe func(*wal.Relation) ([]wal.ColumnMeta, error)
@@ -125,10 +125,10 @@ func NewDecoder(opt Options) *Decoder {
 		byPrefix:  make(map[string]*wal.Relation, len(opt.Messages)),
 		expected:  make(map[uint32]int, len(opt.Tables)),
 		oids:      make([]uint32, len(opt.Tables)),
-		history:   opt.History,
+		walEnd:    opt.WALEnd,
 		types:     make(map[uint32]string),
 		relations: make(map[uint32]*relation),
-		through:   opt.Start,
+		through:   opt.StartLSN,
 		pool:      wal.NewSlabPool(opt.MaxRows, opt.MaxBytes),
 	}
 	copy(d.wants, opt.Wants)

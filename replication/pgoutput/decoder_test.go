@@ -206,7 +206,7 @@ func TestDriftIsRaisedByTheFirstInsertOnly(t *testing.T) {
 	// The way that the hint of a replaced table names.
 	t.Run("replaced, and both are configured", func(t *testing.T) {
 		cfg := testConfig
-		cfg.Tables, cfg.History = []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "outbox_old"}}, 0x1000
+		cfg.Tables, cfg.WALEnd = []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "outbox_old"}}, 0x1000
 		d := NewDecoder(cfg)
 		d.Expect(&wal.Relation{OID: pgoutputtest.OtherOID, Namespace: "public", Name: "outbox", Table: 0})
 		d.Expect(&wal.Relation{OID: pgoutputtest.OutboxOID, Namespace: "public", Name: "outbox_old", Table: 1})
@@ -533,7 +533,7 @@ func TestMessageOutsideATransactionIsNotConfirmedByItself(t *testing.T) {
 func TestRowsFromBeforeTheOpeningAreKnownByOID(t *testing.T) {
 	d := NewDecoder(testConfig)
 	d.Expect(&wal.Relation{OID: pgoutputtest.OutboxOID, Namespace: "public", Name: "outbox", Table: 0})
-	d.history = 0x250
+	d.walEnd = 0x250
 	decodeAll(t, d,
 		pgoutputtest.Begin(0x200, 7),
 		pgoutputtest.Relation(pgoutputtest.OutboxOID, "public", "outbox_old", pgoutputtest.OutboxColumns...),

@@ -66,7 +66,7 @@ func (d *Decoder) identify(rel *wal.Relation) *relation {
 	named, isNamed := d.byName[wal.Table{Schema: rel.Namespace, Name: rel.Name}]
 	known, isKnown := d.expected[rel.OID]
 	switch {
-	case d.open && d.txn.Commit < d.history && isKnown:
+	case d.open && d.txn.Commit < d.walEnd && isKnown:
 		rel.Table = known
 	case isKnown && (!isNamed || named != known):
 		t := d.tables[known]

@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{name: "confirm_at_stop", about: "a clean stop confirms all that was received", faults: []string{"relay_term*", "net_kafka_slow", "broker_hold"},
 		patches: []patch{unchecked, {"relay/session_end.go", "closed := s.src.Close(final, s.confirmed())", "closed := s.src.Close(final, max(s.confirmed(), s.src.Received()))"}}},
 	{name: "carry_over_a_reconnect", about: "a new session begins with what the old one had received", faults: []string{"net_pg_cut*", "pg_terminate_walsender", "pg_kill"},
-		patches: []patch{unchecked, {"relay/session.go", "checkpoint.New(src.Start(), ", "checkpoint.New(max(src.Start(), carried), "},
+		patches: []patch{unchecked, {"relay/session.go", "checkpoint.New(src.StartLSN(), ", "checkpoint.New(max(src.StartLSN(), carried), "},
 			{"relay/session.go", "s.src.Abort()\n", "s.src.Abort()\n\tcarried = max(carried, s.src.Received())\n"},
 			{"relay/session.go", "func newSession(", "var carried wal.LSN\n\nfunc newSession("}}},
 	{name: "alias_column_bytes", about: "rows keep the read buffer instead of a copy",
