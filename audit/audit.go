@@ -343,7 +343,7 @@ func (w *work) limits() {
 		switch {
 		case s.facts.NoOrder:
 			w.limit("the order of %s: no column has the order of writing", s.Name)
-		case !s.facts.Ordered && !w.settings.PositionHeaders:
+		case !s.facts.Ordered && !w.settings.Router.PositionHeaders:
 			w.limit("the order of %s: its columns do not tell for certain which of two rows committed first; what seems wrong is order_unclear", w.result.Tables[i])
 		}
 	}

@@ -232,7 +232,7 @@ func (d *checker) show(table preflight.CheckedTable, rec *record.Record) {
 	for _, h := range rec.Headers {
 		kept.Headers = append(kept.Headers, record.Header{Key: h.Key, Value: slices.Clone(h.Value)})
 	}
-	d.records = append(d.records, explain.NewRecord("the newest row of "+table.Table.String(), &kept).WithPositions(d.settings.PositionHeaders))
+	d.records = append(d.records, explain.NewRecord("the newest row of "+table.Table.String(), &kept).WithPositions(d.settings.Router.PositionHeaders))
 }
 
 func (d *checker) outcome(table preflight.CheckedTable, t *trial) {

@@ -44,7 +44,6 @@ func (c *Config) Relay() relay.Config {
 		OnReject:         relay.OnReject(r.OnReject),
 		DeadLetterTopic:  r.DeadLetterTopic,
 		ParkKey:          r.ParkKey,
-		PositionHeaders:  r.PositionHeaders,
 		MaxInFlightBytes: int(r.MaxInFlightBytes),
 		DrainTimeout:     time.Duration(r.DrainTimeout),
 		Pipeline:         c.settings.Pipeline,
@@ -174,7 +173,7 @@ func (c *Config) router() router.Config {
 			tables = append(tables, m)
 		}
 	}
-	out := router.Config{Mappings: append(tables, messages...), Reserved: c.reserved()}
+	out := router.Config{Mappings: append(tables, messages...), Reserved: c.reserved(), PositionHeaders: c.settings.Relay.PositionHeaders}
 	if slices.ContainsFunc(out.Mappings, func(m router.Mapping) bool { return m.Connector != nil }) {
 		out.RunID = runID
 	}

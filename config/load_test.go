@@ -224,9 +224,9 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 		}, Reserved: record.Reserved{
 			{Name: "orders.letters", For: "dead letters (relay.dead_letter_topic)"}, {Name: "orders.checkpoints", For: "the positions of relays (relay.checkpoint_topic)"},
 			{Name: "cdc-relay.dead-letters", For: "dead letters (relay.dead_letter_topic)"}, {Name: "__cdc_relay_checkpoints", For: "the positions of relays (relay.checkpoint_topic)"},
-		}},
+		}, PositionHeaders: true},
 		Kafka:    wantKafka(),
-		OnReject: relay.DeadLetterOnReject, DeadLetterTopic: "orders.letters", ParkKey: true, PositionHeaders: true,
+		OnReject: relay.DeadLetterOnReject, DeadLetterTopic: "orders.letters", ParkKey: true,
 		Guarantee: relay.ExactlyOnce, CommitInterval: 50 * time.Millisecond, CheckpointTopic: "orders.checkpoints",
 		OnBlocked: relay.ExitWhenBlocked, MaxInFlightBytes: 64 << 20, DrainTimeout: 10 * time.Second, Pipeline: "orders",
 	}

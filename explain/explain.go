@@ -200,7 +200,7 @@ func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 		report.Note = from + " would be dropped by a transform or a filter of debezium"
 		return nil
 	}
-	report.Record = NewRecord(from, &buf.Records[0]).WithPositions(e.settings.PositionHeaders)
+	report.Record = NewRecord(from, &buf.Records[0]).WithPositions(e.settings.Router.PositionHeaders)
 	if value := buf.Records[0].Value; value != nil {
 		report.Record.WithSchema(e.routes.Decode(i, value))
 	}

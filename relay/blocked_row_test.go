@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -38,7 +39,7 @@ func (w *watched) since() []status.State {
 
 func watchRelay(t *testing.T, cfg Config, server *fakeServer, to sink.Sink, p Prober) *watched {
 	t.Helper()
-	routes := outboxRoutes(t)
+	routes := outboxRoutes(t, cfg.Router)
 	server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 	w := &watched{bench: &bench{server: server, result: make(chan error, 1)}}
 	ev := Events{StateChanged: func(_, to status.State, _ string) {
@@ -455,7 +456,7 @@ func TestBlocked_IsOfOneHistory(t *testing.T) {
 func TestBlocked_CountsWhatIsReadThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
-		w := watchRelay(t, Config{MaxInFlightBytes: 1250, PositionHeaders: true}, server, new(sinktest.Recorder), nil)
+		w := watchRelay(t, Config{MaxInFlightBytes: 1250, Router: router.Config{PositionHeaders: true}}, server, new(sinktest.Recorder), nil)
 		part := func(n, bytes int) func() *wal.Batch {
 			return func() *wal.Batch {
 				b := batch(200, 0, n, "order/a/x")

@@ -68,10 +68,6 @@ type Config struct {
 	DeadLetterTopic string // defaults to "cdc-relay.dead-letters"
 	ParkKey         bool
 
-	// PositionHeaders has each record say where its row comes from. The rows of a
-	// transaction then wait until its commit was read.
-	PositionHeaders bool
-
 	// MaxInFlightBytes bounds the bytes that rows hold between the socket and their
 	// acknowledgement: the row, its record with headers, and the client's record. The
 	// process grows by two to three times as much in a backlog: chunks that are partly
@@ -148,7 +144,7 @@ func (c Config) OfShard(i, running int) Config {
 func (c *Config) deliveryConfig() delivery.Config {
 	return delivery.Config{
 		Guarantee: c.Guarantee, OnReject: c.OnReject, DeadLetterTopic: c.DeadLetterTopic,
-		CreateTopics: c.Kafka.CreateTopics.Enabled, PositionHeaders: c.PositionHeaders, KeepsPositions: c.KeepsPositions(),
+		CreateTopics: c.Kafka.CreateTopics.Enabled, KeepsPositions: c.KeepsPositions(),
 		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Handover: c.handover(), Resume: c.Resume(),
 	}
 }

@@ -393,10 +393,7 @@ type onceWorld struct {
 }
 
 func (w *onceWorld) start() {
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	routes := outboxRoutes(w.t, w.cfg.Router)
 	x := &transactional{l: w.l}
 	w.sink = x
 	var to sink.Sink = x
@@ -514,7 +511,7 @@ func simulateOnce(t *testing.T, seed uint64, knows bool, trouble map[string]int)
 	go s.happen(done)
 	go s.disturb(done)
 	w := &onceWorld{t: t, seed: seed, s: s, l: l, knows: knows, cfg: Config{
-		Guarantee: ExactlyOnce, PositionHeaders: s.int(2) == 0, OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic,
+		Guarantee: ExactlyOnce, Router: router.Config{PositionHeaders: s.int(2) == 0}, OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic,
 		MaxInFlightBytes: []int{170, 1000, 3300, 340 << 10}[s.int(4)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute,
 		Replication: postgres.Config{Slot: "slot", Publication: "slot"},
 	}}

@@ -192,9 +192,15 @@ func (f *fakeSource) Run(intake context.Context, out chan<- *wal.Batch, confirme
 // pass lets virtual time go by, and with it whatever is due.
 func pass(d time.Duration) { <-time.After(d) }
 
-func outboxRoutes(tb testing.TB) *router.Router {
+// outboxRoutes routes one table. cfg is optional, and names none.
+func outboxRoutes(tb testing.TB, cfg ...router.Config) *router.Router {
 	tb.Helper()
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+	of := router.Config{}
+	if len(cfg) > 0 {
+		of = cfg[0]
+	}
+	of.Mappings = []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}
+	routes, err := router.New(of)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -235,7 +241,7 @@ func start(t *testing.T, cfg Config, server *fakeServer) *bench {
 
 func (b *bench) start(t *testing.T, cfg Config) *bench {
 	t.Helper()
-	routes := outboxRoutes(t)
+	routes := outboxRoutes(t, cfg.Router)
 	ev := Events{Events: delivery.Events{
 		RowRejected:    func(string, error) { b.counts.rejected.Add(1) },
 		ProduceRetried: func(string) { b.counts.retried.Add(1) },

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
@@ -64,7 +65,7 @@ func TestParking_RepeatedLettersWaitForTheRowsThatWereHeld(t *testing.T) {
 		server.skipConfirmed = true
 		r := newRejecting(server)
 		r.sink.Decide(refuseBad)
-		cfg := Config{OnReject: DeadLetterOnReject, ParkKey: true, PositionHeaders: true}
+		cfg := Config{OnReject: DeadLetterOnReject, ParkKey: true, Router: router.Config{PositionHeaders: true}}
 		r.run(t, cfg)
 		pass(time.Second)
 		r.stop(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -69,7 +70,7 @@ func TestPositionHeaders_RowsWaitForTheirCommit(t *testing.T) {
 			slice{open: true, parts: []part{{0x110, 0x120, 1, []string{"order/a/1"}}, {0x130, 0, 1, []string{"order/a/2", "order/a/3"}}}}.fresh,
 			slice{open: true, parts: []part{{0x130, 0, 3, []string{"order/b/4"}}}}.fresh,
 		))
-		b.start(t, Config{PositionHeaders: true})
+		b.start(t, Config{Router: router.Config{PositionHeaders: true}})
 		pass(time.Second)
 		if got := b.positions(t); got != "1@0/120/1" {
 			t.Fatalf("before the commit: %q", got)
@@ -102,7 +103,7 @@ func TestPositionHeaders_TransactionLargerThanTheWindow(t *testing.T) {
 		want = append(want, "last@0/920/1")
 		b := newPositions(newServer(batches...))
 		b.server.skipConfirmed = true
-		b.start(t, Config{PositionHeaders: true, MaxInFlightBytes: 10 << 10})
+		b.start(t, Config{Router: router.Config{PositionHeaders: true}, MaxInFlightBytes: 10 << 10})
 		pass(5 * time.Second)
 		if got := b.positions(t); got != strings.Join(want, " ") {
 			t.Fatalf("delivered %q", got)
@@ -121,7 +122,7 @@ func TestPositionHeaders_StopWhileATransactionIsReadThroughIsACutDrain(t *testin
 			batches = append(batches, slice{open: true, parts: []part{{0x130, 0, i, []string{fmt.Sprintf("order/a/%d", i)}}}}.fresh)
 		}
 		b := newPositions(newServer(batches...))
-		b.start(t, Config{PositionHeaders: true, MaxInFlightBytes: 10 << 10})
+		b.start(t, Config{Router: router.Config{PositionHeaders: true}, MaxInFlightBytes: 10 << 10})
 		pass(time.Second)
 		if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "" {
 			t.Fatalf("status while it is read through: %+v", st)
@@ -190,7 +191,7 @@ func randomCuts(t *testing.T, random *rand.Rand) {
 		}
 		return sinktest.Verdict{}
 	})
-	b.start(t, Config{PositionHeaders: true, RetryMin: 10 * time.Millisecond, MaxInFlightBytes: 2560 + random.IntN(10<<10)})
+	b.start(t, Config{Router: router.Config{PositionHeaders: true}, RetryMin: 10 * time.Millisecond, MaxInFlightBytes: 2560 + random.IntN(10<<10)})
 	pass(time.Minute)
 	if got := b.positions(t); got != strings.Join(want, " ") {
 		t.Fatalf("delivered\n%s\nwant\n%s", got, strings.Join(want, " "))

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -51,10 +50,9 @@ func (r *rejecting) again(t *testing.T, cfg Config) {
 // run starts a process.
 func (r *rejecting) run(t *testing.T, cfg Config) {
 	t.Helper()
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}, Reserved: record.Reserved{{Name: cfg.DeadLetterTopic, For: "dead letters"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	routed := cfg.Router
+	routed.Reserved = record.Reserved{{Name: cfg.DeadLetterTopic, For: "dead letters"}}
+	routes := outboxRoutes(t, routed)
 	cfg.RetryMin, cfg.RetryMax = max(cfg.RetryMin, 10*time.Millisecond), max(cfg.RetryMax, time.Second)
 	cfg.Replication.Slot = "orders"
 	parts := Parts{Source: r.server.open, Router: routes, Sink: func() (sink.Sink, error) { return r.sink, nil }}

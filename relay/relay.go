@@ -104,9 +104,6 @@ type Relay struct {
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), serverBack: make(chan struct{}, 1), tryNow: make(chan struct{})}
 	r.holder = promise.NewHolder()
-	if r.cfg.PositionHeaders {
-		parts.Router.AddPositionHeaders()
-	}
 	r.monitor = status.NewMonitor(status.Pipeline{
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
 		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes, LookEvery: r.cfg.ProbeInterval,

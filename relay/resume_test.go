@@ -45,7 +45,7 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 				}
 				cfg := relay.Config{
 					Guarantee: guarantee, DetectMovedSlot: guarantee == relay.AtLeastOnce,
-					OnReject: relay.DeadLetterOnReject, ParkKey: true, PositionHeaders: true, Router: router.Config{}, Replication: postgres.Config{Slot: "s", Publication: "p"},
+					OnReject: relay.DeadLetterOnReject, ParkKey: true, Router: router.Config{PositionHeaders: true}, Replication: postgres.Config{Slot: "s", Publication: "p"},
 				}
 				known := map[string][]byte{}
 				if key := stored.Key("7", "s"); c.value != nil && guarantee == relay.ExactlyOnce {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
@@ -99,7 +100,7 @@ func randomSessions(t *testing.T, seed uint64) {
 	b := r.bench
 	b.sink.Delay(time.Duration(1+random.IntN(50)) * time.Millisecond)
 	b.sink.Scatter(random.IntN(2) == 0)
-	cfg := Config{MaxInFlightBytes: 200 + random.IntN(20_000), PositionHeaders: random.IntN(4) == 0}
+	cfg := Config{MaxInFlightBytes: 200 + random.IntN(20_000), Router: router.Config{PositionHeaders: random.IntN(4) == 0}}
 	if random.IntN(2) == 0 {
 		cfg.OnReject, cfg.ParkKey = DeadLetterOnReject, true
 		accepted := time.Now().Add(time.Duration(random.IntN(10_000)) * time.Millisecond) // by then somebody has raised the limit

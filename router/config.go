@@ -15,6 +15,11 @@ type Config struct {
 	// RunID names this run in the records of connectors; empty: it has no name there.
 	RunID string
 
+	// PositionHeaders has each record say where its row comes from. Route leaves room for it:
+	// record.FillPosition fills it in once the commit was read, because its end is not known before.
+	// The relay holds the rows of a transaction until then.
+	PositionHeaders bool
+
 	// Tracer starts spans for rows; nil: a trace context that a row brings is only passed on.
 	Tracer *tracing.Tracer
 

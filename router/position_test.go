@@ -35,11 +35,10 @@ func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 		{"message outside any", wal.Txn{Commit: 0x99}, 0, "cdc-relay-lsn=0/99 cdc-relay-seq=0 cdc-relay-commit-time=null "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+			r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Preset: "outbox"}}, PositionHeaders: true})
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.AddPositionHeaders()
 			var b record.Buffer
 			row := salvageRow("order", "k", `{"a":1}`)
 			row.Txn, row.Ordinal = &tt.txn, 3

@@ -40,7 +40,7 @@ const maxScratch = 1 << 20
 // New parses the configuration. It reports everything that is wrong with it at
 // once, each as a *ConfigError (see ConfigErrors).
 func New(cfg Config) (*Router, error) {
-	r := &Router{plans: make(map[*wal.Relation]*plan), extras: record.Traced(cfg.Tracer), registry: cfg.Registry, reserved: cfg.Reserved}
+	r := &Router{plans: make(map[*wal.Relation]*plan), extras: record.NewExtras(cfg.PositionHeaders, cfg.Tracer), registry: cfg.Registry, reserved: cfg.Reserved}
 	var errs []error
 	for i, m := range cfg.Mappings {
 		parsed, err := newMapping(m, i)
@@ -128,9 +128,8 @@ func asSchema(err error) error {
 	return &record.ColumnError{Column: column, Err: err}
 }
 
-// AddPositionHeaders has Route add the position headers from now on. They are filled in once the
-// commit was read, because its end is not known before: see record.FillPosition.
-func (r *Router) AddPositionHeaders() { r.extras = r.extras.WithPositions() }
+// PositionHeaders reports whether Route adds them (Config.PositionHeaders).
+func (r *Router) PositionHeaders() bool { return r.extras.Positions() }
 
 // Traces reports whether rows may be traced.
 func (r *Router) Traces() bool { return r.extras.Traces() }

@@ -152,8 +152,13 @@ func TestTracing_ReadsNoColumnThatIsNotMapped(t *testing.T) {
 // A row without context that the ratio takes gets a header; with position headers it stands before those.
 func TestTracing_ARowWithoutContextGetsOne(t *testing.T) {
 	rel := tracedTable(t)
-	r, _ := withTracer(t, Mapping{}, tracing.Config{Sample: tracing.ParentOrRatio, Ratio: 1})
-	r.AddPositionHeaders()
+	r, err := New(Config{
+		Mappings: []Mapping{{Table: "public.outbox"}}, PositionHeaders: true,
+		Tracer: tracing.New(tracing.Config{Sample: tracing.ParentOrRatio, Ratio: 1, MaxPerSecond: 1 << 30}, nowhere{}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, got := routed(t, r, tracedRow(rel, `{"a":"b"}`, null))
 	var names []string
 	for _, h := range got.Headers {

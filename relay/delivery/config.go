@@ -34,8 +34,7 @@ type Config struct {
 	DeadLetterTopic string // reserved in the router, so that a record there is a letter
 	MaxParked       int    // keys at a time; set by tests. Zero: deadletter.MaxParked
 	CreateTopics    bool   // the dead-letter topic is made with the first dead letter
-	PositionHeaders bool
-	KeepsPositions  bool // in the checkpoint topic
+	KeepsPositions  bool   // in the checkpoint topic
 
 	RetryMin, RetryMax time.Duration
 

@@ -24,6 +24,9 @@ var outbox = &wal.Relation{Namespace: "public", Name: "outbox"}
 // noRoutes knows no table.
 var noRoutes, _ = router.New(router.Config{})
 
+// positioned knows no table, and has position headers.
+var positioned, _ = router.New(router.Config{PositionHeaders: true})
+
 // shared is that of a relay without servers.
 func shared(cfg Config) *Shared {
 	if cfg.Resume == nil {

@@ -160,7 +160,7 @@ func (x *exactlyOnce) rejection(rec *record.Record) (rejectedRecord, bool) {
 	if shared.cfg.OnReject == StopOnReject { // Recover blocks at the row, once everything before it is committed
 		return rejectedRecord{}, false
 	}
-	if shared.cfg.PositionHeaders && !x.delivery.fillPosition(rec) {
+	if shared.router.PositionHeaders() && !x.delivery.fillPosition(rec) {
 		record.PlaceAt(rec, 1) // no position is shorter: what is too large so is too large with any
 	}
 	failure := x.refuses(rec)

@@ -141,7 +141,8 @@ func TestExactly_CondemnsBeforehandWhatTheSinkRefuses(t *testing.T) {
 // record that fits with its position is never set aside.
 func TestExactly_JudgesARecordByItsSizeWithThePosition(t *testing.T) {
 	for _, end := range []wal.LSN{0, 0x120, 1<<63 + 5} {
-		d := opened(Config{Guarantee: ExactlyOnce, OnReject: SkipOnReject, PositionHeaders: true})
+		d := opened(Config{Guarantee: ExactlyOnce, OnReject: SkipOnReject})
+		d.shared.router = positioned
 		row := wal.Row{Relation: outbox, Ordinal: 1, LSN: 109, Txn: &wal.Txn{Commit: 110, End: end, Time: time.Unix(1000, 0)}}
 		left := func(limit int) int {
 			f := recordsOf(d, &row, "a")

@@ -26,7 +26,7 @@ var errReadAgain = errors.New("a transaction is larger than relay.max_in_flight_
 // withPosition fills in positions, and returns the records before the first one whose position
 // is not known.
 func (d *Delivery) withPosition(records []record.Record) []record.Record {
-	if !d.shared.cfg.PositionHeaders {
+	if !d.shared.router.PositionHeaders() {
 		return records
 	}
 	for i := range records {

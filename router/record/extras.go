@@ -11,22 +11,19 @@ type Extras struct {
 	picker    *tracing.Picker // nil: no row is traced
 }
 
-// Traced are the extras of a router whose rows may be traced; without a tracer there are none.
-func Traced(tracer *tracing.Tracer) *Extras {
-	if tracer == nil {
-		return nil
+// NewExtras are position headers, and spans with a tracer; nil for neither.
+func NewExtras(positions bool, tracer *tracing.Tracer) *Extras {
+	switch {
+	case tracer != nil:
+		return &Extras{positions: positions, picker: tracer.Picker()}
+	case positions:
+		return &Extras{positions: true}
 	}
-	return &Extras{picker: tracer.Picker()}
+	return nil
 }
 
-// WithPositions adds position headers to what there is.
-func (e *Extras) WithPositions() *Extras {
-	if e == nil {
-		e = new(Extras)
-	}
-	e.positions = true
-	return e
-}
+// Positions reports whether records get position headers.
+func (e *Extras) Positions() bool { return e != nil && e.positions }
 
 // Traces reports whether rows may be traced.
 func (e *Extras) Traces() bool { return e != nil && e.picker != nil }

@@ -15,8 +15,9 @@ import (
 // Router is a router.Router whose Route asks the registry. It has one owner too.
 type Router struct{ *router.Router }
 
-// New is that of package router.
+// New is that of package router, without position headers: a row that is not streamed has no position.
 func New(cfg router.Config) (*Router, error) {
+	cfg.PositionHeaders = false
 	r, err := router.New(cfg)
 	if err != nil {
 		return nil, err
