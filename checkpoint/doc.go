@@ -40,7 +40,7 @@
 //     InFlight.countDown of package delivery counts the sends of a batch, and the routing, which
 //     is over when all rows are routed and none is held. The last one calls Ticket.Done.
 //     Ticket.Partial reports the end of a transaction of the entry when every row up to it is done.
-//     It has two callers. InFlight.confirmBefore calls it, after settle or in blockedAt, when every
+//     It has two callers. InFlight.confirmBefore calls it, after settle or in waitAtRecord, when every
 //     record of these rows was handed to the sink and acknowledged. InFlight.confirmBeforeHeld calls it
 //     when only the held rows at the end of the batch are not done. The reported end counts as the
 //     entry's position, but only while the entry is the oldest pending one.

@@ -21,7 +21,7 @@ type filler struct {
 	told []bool
 }
 
-func (f *filler) Backlog(behind bool) {
+func (f *filler) SetBacklog(behind bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.told = append(f.told, behind)

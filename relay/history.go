@@ -15,13 +15,13 @@ func (r *Relay) checkHistory(src Source) error {
 		return err
 	}
 	if fork := next.Fork; fork != nil {
-		r.delivery.Forked(r.known, next.Origin, *fork)
+		r.shared.Forked(r.known, next.Origin, *fork)
 	}
 	// Another relay may have used the slot: its last records may still be on their way, and it may
 	// send the beginning of an open transaction again.
 	if next.Ahead {
 		r.waitForPredecessor = true
-		r.delivery.ForgetPartial()
+		r.shared.ForgetPartial()
 		r.doubts.Again()
 		r.log.Warn().Stringer("lsn", start).Stringer("reported", next.Limit).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of the position that this process confirmed: another relay used it, or somebody moved or recreated it")

@@ -73,7 +73,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		if postgres.KindOf(err) == fault.KindBusy {
 			if !facts.OwnHolder(err) {
 				r.waitForPredecessor = true
-				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
+				r.shared.ForgetPartial() // whoever has the slot may send its beginning again
 			}
 			r.monitor.Reached(true, false) // the server named the slot's holder
 			wait.Reset()                   // an outage before it must not delay the first look at the slot
@@ -158,7 +158,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
-	if err := r.delivery.Letters.CatchUp(ctx, rejected.Wait, false); err != nil {
+	if err := r.shared.Letters.CatchUp(ctx, rejected.Wait, false); err != nil {
 		return err
 	}
 	src, err := r.parts.Source(ctx)
@@ -172,7 +172,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 		return err
 	}
 	s.until = until
-	start, reported, finished := src.StartLSN(), r.known.Reported, r.delivery.Finished()
+	start, reported, finished := src.StartLSN(), r.known.Reported, r.shared.Finished()
 	err = s.run(stopped, deliveryCtx)
 	r.ended = sessionEnd{streamed: true, cause: s.cause, read: s.taken.read}
 	if ending.Unreadable(err) {
@@ -183,7 +183,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) erro
 	}
 	r.forgetServerBack()
 	r.known.Reported = max(reported, wal.LSN(s.reported.Load()))
-	r.progressed = r.furthest.Progressed(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.known.Reported > reported
+	r.progressed = r.furthest.Progressed(start, r.shared.Finished()-finished, !s.delivery.Rules().Repeats) || r.known.Reported > reported
 	return err
 }
 
@@ -198,14 +198,14 @@ func (r *Relay) openSession(ctx context.Context, src Source) (*session, error) {
 		return nil, err
 	}
 	origin, start, slot := src.Origin(), src.StartLSN(), r.cfg.Replication.Slot
-	r.delivery.Letters.Source(deadletter.SourceID(origin.SystemID, origin.Database, slot))
+	r.shared.Letters.Source(deadletter.SourceID(origin.SystemID, origin.Database, slot))
 	s := newSession(r, src)
 	r.monitor.Begins(s.Lineage(), start)
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
 	// A holder that was fenced writes no letter after that.
-	if err := r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true); err != nil {
+	if err := r.shared.Letters.CatchUp(ctx, r.cfg.handover(), true); err != nil {
 		return nil, err
 	}
 	if r.parts.Ledger != nil && s.delivery.Rules().Repeats { // else the checkpoint limits it

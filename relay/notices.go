@@ -9,7 +9,7 @@ import (
 // logNotices logs what the router changed in rows that it did not refuse, by table and column, and
 // rejected rows whose log line was held back (rejected.Log).
 func (r *Relay) logNotices(now time.Time) {
-	r.delivery.Rejected.Flush(now, false)
+	r.shared.Rejected.Flush(now, false)
 	if now.Sub(r.lastNotices) < rejected.Every {
 		return
 	}

@@ -66,7 +66,7 @@ func (r *rejecting) run(t *testing.T, cfg Config) {
 	if r.most > 0 {
 		few := r.relay.cfg.deliveryConfig()
 		few.MaxParked = r.most
-		r.relay.delivery = delivery.New(few, routes, nil, parts.Journal, r.relay.monitor, delivery.Events{}, zerolog.Nop())
+		r.relay.shared = delivery.New(few, routes, nil, parts.Journal, r.relay.monitor, delivery.Events{}, zerolog.Nop())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel

@@ -69,7 +69,7 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	// Run's goroutine owns the fields from here to delivery.
+	// Run's goroutine owns the fields from here to shared.
 	sink               sink.Sink
 	furthest           retry.Furthest
 	progressed         bool       // the last session got further than every session before it
@@ -79,7 +79,7 @@ type Relay struct {
 	serverPID          int  // process of the server that the last session streamed from
 	waitForPredecessor bool // records of another producer may be on their way: of another relay, or of a client that was dropped
 	lastNotices        time.Time
-	delivery           *delivery.Shared // what sessions leave to each other
+	shared             *delivery.Shared // what sessions leave to each other
 	schemas            *schemas.Keeper  // safe from any goroutine
 
 	drainBlocker atomic.Pointer[string] // what held up the drain when DrainTimeout expired; nil: it did not expire
@@ -113,7 +113,7 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 		journal = parts.Journal
 	}
 	r.schemas = schemas.New(parts.Router.Registry(), schemas.Config{Refresh: r.cfg.SchemaRefresh, RetryMin: r.cfg.RetryMin, RetryMax: r.cfg.RetryMax, Asked: ev.SchemaAsked}, log)
-	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, r.schemas, journal, r.monitor, ev.Events, log)
+	r.shared = delivery.New(r.cfg.deliveryConfig(), parts.Router, r.schemas, journal, r.monitor, ev.Events, log)
 	return r
 }
 
@@ -139,10 +139,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.parts.Ledger != nil {
 		defer r.parts.Ledger.Close()
 	}
-	background.Go(func() { r.delivery.Letters.Run(deliveryCtx, r.log) })
+	background.Go(func() { r.shared.Letters.Run(deliveryCtx, r.log) })
 
 	err := r.loop(ctx, deliveryCtx)
-	r.delivery.Rejected.Flush(time.Now(), true)
+	r.shared.Rejected.Flush(time.Now(), true)
 	endDrain() // and a probe that is under way
 	r.dropSink()
 	return err
@@ -151,8 +151,8 @@ func (r *Relay) Run(ctx context.Context) error {
 // Status is a consistent snapshot.
 func (r *Relay) Status() status.Status {
 	st := r.monitor.Status()
-	st.ParkedKeys = r.delivery.Letters.Keys()
-	st.LoseLetters(r.cfg.DeadLetterTopic, r.delivery.Letters.Waiting(), time.Now())
+	st.ParkedKeys = r.shared.Letters.Keys()
+	st.LoseLetters(r.cfg.DeadLetterTopic, r.shared.Letters.Waiting(), time.Now())
 	return st
 }
 

@@ -96,7 +96,7 @@ func newSession(r *Relay, src Source) *session {
 
 // open makes the delivery.
 func (s *session) open(ctx context.Context) (err error) {
-	s.delivery, err = s.relay.delivery.Open(ctx, s, delivery.Start{
+	s.delivery, err = s.relay.shared.Open(ctx, s, delivery.Start{
 		Sink: s.sink, Origin: s.history, LSN: s.start.lsn, Tracker: s.tracker, AlreadySent: s.alreadySent,
 	})
 	return err
@@ -272,15 +272,15 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 		return nil
 	}
 	f := s.delivery.Take(b)
-	rejection := s.delivery.Route(f)
+	refusal := s.delivery.Route(f)
+	s.delivery.DivertParked(f)
 	entry := s.delivery.Entry(f)
-	entry.Bytes = b.Bytes + f.Records().Size() + s.sink.Overhead(len(f.Records().Records))
 	if err := s.admit(ctx, deliveryCtx, f, entry); err != nil {
 		return err
 	}
 	s.taken.last = b.Rows[len(b.Rows)-1].Place() // not before the tracker has them
 	s.Took(entry.Last.Time, entry.Read)
-	return s.delivery.Send(ctx, deliveryCtx, f, rejection)
+	return s.delivery.Send(ctx, deliveryCtx, f, refusal)
 }
 
 // admit waits for room in the window, which is the only limit of what is in flight, and so

@@ -51,9 +51,9 @@ type Sink interface {
 }
 
 // Gatherer is a Sink that can gather records into fuller batches: they cost less, and each record
-// waits a little. Backlog(true) asks for them. Initially a sink sends at once. The goroutine that
-// calls Send calls Backlog.
-type Gatherer interface{ Backlog(behind bool) }
+// waits a little. SetBacklog(true) asks for them. Initially a sink sends at once. The goroutine that
+// calls Send calls SetBacklog.
+type Gatherer interface{ SetBacklog(behind bool) }
 
 // Abandoner is a Sink that can give up what is not answered and go on: Abandon fails it
 // with ErrHalted at once, and the sink takes records again when Abandon returns no error.

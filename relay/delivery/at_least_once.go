@@ -45,7 +45,7 @@ func (g *atLeastOnce) replace(f *InFlight, n int, _ *wal.Row) error {
 // send waits while the sink has no room, and while the partitions of a topic are not known.
 func (g *atLeastOnce) send(f *InFlight) {
 	if records := g.delivery.withPosition(f.buf.Records[f.sent:]); len(records) > 0 {
-		g.delivery.follow(f, records)
+		g.delivery.divertParked(f, records)
 		g.delivery.sendRecords(f, records)
 	}
 }
@@ -68,9 +68,9 @@ func (g *atLeastOnce) Close(cause error) {
 
 // ToRepeat counts acknowledged rows that the next start would send again, because a row of their
 // transaction or of an earlier one is not acknowledged. Until this session has read as many, it is
-// the number that the last session left (begun).
+// the number that the last session left (partialAtStart).
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
-	return max(stats.Waiting+max(0, int(g.delivery.shown.repeats.Load())), g.delivery.begun.unconfirmed(g.delivery.tracker.Confirmable()))
+	return max(stats.Waiting+max(0, int(g.delivery.shown.unconfirmed.Load())), g.delivery.partialAtStart.unconfirmed(g.delivery.tracker.Confirmable()))
 }
 
 // undelivered is one record that has to be sent again.
@@ -113,7 +113,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	d.SetBacklog(false) // runs of one record would wait for others in vain
 	wait := retry.Backoff{Min: d.shared.cfg.RetryMin, Max: d.shared.cfg.RetryMax}
 	for run := 1; len(queue) > 0; {
-		d.followAll(queue)
+		d.divertQueued(queue)
 		n := min(run, len(queue))
 		failure, rest, err := g.resend(deliveryCtx, queue[:n])
 		if err != nil {
@@ -141,7 +141,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 			continue
 		case keepTrying:
 		}
-		if err := g.blockedAt(ctx, deliveryCtx, &queue[0], failure, &wait); err != nil {
+		if err := g.waitAtRecord(ctx, deliveryCtx, &queue[0], failure, &wait); err != nil {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	for i := range run {
 		if partial == nil || failed == len(partial.Failures) || partial.Failures[failed].Index != i {
 			run[i].send.acknowledged(run[i].send.records[run[i].index : run[i].index+1])
-			g.durable(run[i].send)
+			g.countDurable(run[i].send)
 			continue
 		}
 		f := &partial.Failures[failed]
@@ -233,16 +233,16 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	return cause, rest, nil
 }
 
-// durable counts one record of a failed send; the last one finishes the send.
-func (g *atLeastOnce) durable(p *send) {
-	if p.left--; p.left == 0 {
-		p.inFlight.countDown()
+// countDurable counts one record of a failed send; the last one finishes the send.
+func (g *atLeastOnce) countDurable(s *send) {
+	if s.left--; s.left == 0 {
+		s.inFlight.countDown()
 	}
 }
 
-// blockedAt shows the relay as blocked at a record that failed alone, and waits before the next
+// waitAtRecord shows the relay as blocked at a record that failed alone, and waits before the next
 // try.
-func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered, f *sink.Failure, wait *retry.Backoff) error {
+func (g *atLeastOnce) waitAtRecord(ctx, deliveryCtx context.Context, u *undelivered, f *sink.Failure, wait *retry.Backoff) error {
 	d := g.delivery
 	row := u.send.records[u.index].Row
 	u.send.inFlight.confirmBeforeRow(row)
@@ -261,44 +261,42 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 		d.shared.ev.ProduceRetried(f.Reason)
 	}
 	d.shared.traces.Failed(u.send.spans, &u.send.records[u.index], f.Class, f.Reason)
-	if f.Class != sink.Retry {
-		d.shared.monitor.BlockedAt(row, &u.send.records[u.index], d.Lineage(), f.Reason, err)
+	if f.Class == sink.Retry {
+		return d.session.Block(context.WithoutCancel(ctx), deliveryCtx, f.Reason, err, false, wait.Delay()) // a drain keeps trying
 	}
-	if f.Class != sink.Retry {
-		return d.session.Block(ctx, deliveryCtx, f.Reason, err, true, wait.Delay())
-	}
-	return d.session.Block(context.WithoutCancel(ctx), deliveryCtx, f.Reason, err, false, wait.Delay()) // a drain keeps trying
+	d.shared.monitor.BlockedAt(row, &u.send.records[u.index], d.Lineage(), f.Reason, err)
+	return d.session.Block(ctx, deliveryCtx, f.Reason, err, true, wait.Delay())
 }
 
-// rejected blocks at a row that the router cannot turn into a record, and routes it again with
+// refusedByRouter blocks at a row that the router cannot turn into a record, and routes it again with
 // back-off. Meanwhile everything before it is made durable. It ends the session, or returns
 // when the row and everything after it in the batch is sent.
-func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
+func (g *atLeastOnce) refusedByRouter(ctx, deliveryCtx context.Context, f *InFlight, refusal error) error {
 	d := g.delivery
 	wait := retry.Backoff{Min: d.shared.cfg.RetryMin, Max: d.shared.cfg.RetryMax}
-	for last := -1; rejection != nil; rejection = d.Route(f) {
+	for last := -1; refusal != nil; refusal = d.Route(f) {
 		g.send(f) // also what Route made of the rows up to this one: confirmBefore confirms them
-		if errors.Is(rejection, errOvertakes) {
+		if errors.Is(refusal, errOvertakes) {
 			if err := g.sendFirst(ctx, deliveryCtx, f); err != nil {
 				return err
 			}
 			continue
 		}
-		if need, ok := errors.AsType[*schemas.Need](rejection); ok {
+		if need, ok := errors.AsType[*schemas.Need](refusal); ok {
 			if err := d.awaitSchema(ctx, deliveryCtx, f, need); err != nil {
 				return err
 			}
 			continue
 		}
-		row, reason := &f.batch.Rows[f.routed], rejected.ReasonOf(rejection)
-		id, binary := row.Place(), errors.Is(rejection, record.ErrBinary)
+		row, reason := &f.batch.Rows[f.routed], rejected.ReasonOf(refusal)
+		id, binary := row.Place(), errors.Is(refusal, record.ErrBinary)
 		show := func(cause error) {
 			d.shared.monitor.BlockedAt(row, nil, d.Lineage(), reason, cause)
 			d.shared.monitor.SetBlocked(reason, cause)
 		}
 		if last != f.routed && !binary {
-			d.shared.Rejected.Reject(reason, row.Relation.Qualified(), id, rejection)
-			show(d.shared.hints.DeadLetter(reason, rejection))
+			d.shared.Rejected.Reject(reason, row.Relation.Qualified(), id, refusal)
+			show(d.shared.hints.DeadLetter(reason, refusal))
 		}
 		last = f.routed
 		if err := d.settle(ctx, deliveryCtx); err != nil {
@@ -306,9 +304,9 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		}
 		f.confirmBefore(f.routed)
 		if binary {
-			return rejection // the next session reads text
+			return refusal // the next session reads text
 		}
-		past := d.shared.hints.Past(id.Commit, reason, rejection)
+		past := d.shared.hints.Past(id.Commit, reason, refusal)
 		show(past)
 		if err := d.session.Block(ctx, deliveryCtx, reason, past, true, wait.Delay()); err != nil {
 			return err
@@ -326,7 +324,7 @@ func (g *atLeastOnce) sendFirst(ctx, deliveryCtx context.Context, f *InFlight) e
 	if err := g.delivery.settle(ctx, deliveryCtx); err != nil {
 		return err
 	}
-	f.waitedFor, f.durable = f.routed, f.sent
+	f.waitedFor, f.ackedUpTo = f.routed, f.sent
 	if f.sent == len(f.buf.Records) && !g.delivery.Holding() { // held rows are sent later
 		g.delivery.shared.Letters.Settled()
 	}
@@ -371,7 +369,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 		d.shared.traces.Skipped(u.send.spans, rec, f.Reason)
 		rec.Topic = ""
 		u.send.inFlight.skipped = true
-		g.durable(u.send)
+		g.countDurable(u.send)
 		return skipRow
 	}
 	*rec = d.letter(rec, f.Reason, cause)

@@ -86,9 +86,9 @@ type guarantee interface {
 	// send hands the sink the records of a batch that are routed and not yet sent.
 	send(f *InFlight)
 
-	// rejected runs for a batch with a row that the router refuses; the rows before it are
+	// refusedByRouter runs for a batch with a row that the router refuses; the rows before it are
 	// routed. It returns the error that ends the session, or nil when all rows are sent.
-	rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error
+	refusedByRouter(ctx, deliveryCtx context.Context, f *InFlight, refusal error) error
 
 	// Pass takes the position of a batch without rows.
 	Pass(through wal.LSN)
@@ -135,10 +135,10 @@ type Delivery struct {
 	behind bool        // the last batch was of a backlog
 	held   []*InFlight // of the transaction whose commit was not read yet, with position headers
 
-	sends    sends
-	shown    shown
-	begun    partialTransaction // by an earlier session, as this one found it
-	isolates bool               // this session aborted rows together with one that cannot be read: the next sends them by themselves (ErrIsolated)
+	sends          sends
+	shown          shown
+	partialAtStart partialTransaction // by an earlier session, as this one found it
+	isolates       bool               // this session aborted rows together with one that cannot be read: the next sends them by themselves (ErrIsolated)
 }
 
 // sends are the Sends that are not answered, or failed.
@@ -156,9 +156,9 @@ type sends struct {
 
 // shown are figures that the status reads from any goroutine.
 type shown struct {
-	waits   status.Moment // since when Send waits for the brokers
-	acked   atomic.Int64  // records of unfinished batches that are durable
-	repeats atomic.Int64  // those of acked that may not be confirmed yet
+	waits       status.Moment // since when Send waits for the brokers
+	acked       atomic.Int64  // records of unfinished batches that are durable
+	unconfirmed atomic.Int64  // those of acked that may not be confirmed yet
 }
 
 // Open makes a session's delivery. With exactly-once it fences the relay that had the slot before
@@ -168,7 +168,7 @@ func (s *Shared) Open(ctx context.Context, session Session, start Start) (*Deliv
 	d.sends.wake = make(chan struct{}, 1)
 	d.sends.buffers.New = func() any { return new(record.Buffer) }
 	s.forget(d.Lineage(), start.LSN)
-	d.begun = s.partial
+	d.partialAtStart = s.partial
 	if s.cfg.Guarantee != ExactlyOnce {
 		d.guarantee = &atLeastOnce{d}
 		return d, nil
@@ -189,7 +189,7 @@ func (d *Delivery) Lineage() wal.Lineage { return d.start.Origin.Lineage() }
 func (d *Delivery) SetBacklog(behind bool) {
 	d.behind = behind
 	if f, ok := d.sink.(sink.Gatherer); ok {
-		f.Backlog(behind)
+		f.SetBacklog(behind)
 	}
 }
 
@@ -203,7 +203,7 @@ func (d *Delivery) Route(f *InFlight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
 		if d.covers(row) || d.start.AlreadySent(row) || d.shared.partial.covers(row) {
-			d.shared.router.Pass(f.buf, row)
+			d.shared.router.Skip(f.buf, row)
 			f.routed++
 			continue
 		}
@@ -223,11 +223,11 @@ func (d *Delivery) Route(f *InFlight) error {
 	return nil
 }
 
-// Send hands the records of a batch to the sink. rejection is what Route returned.
-func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
-	if rejection == nil {
+// Send hands the records of a batch to the sink. refusal is what Route returned.
+func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, refusal error) error {
+	if refusal == nil {
 		d.send(f)
-	} else if err := d.rejected(ctx, deliveryCtx, f, rejection); err != nil {
+	} else if err := d.refusedByRouter(ctx, deliveryCtx, f, refusal); err != nil {
 		return err
 	}
 	if f.sent < len(f.buf.Records) {

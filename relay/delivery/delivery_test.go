@@ -130,7 +130,7 @@ func TestOvertakes_IsWhatMayBeAheadOfTheLetter(t *testing.T) {
 			f.buf.Records = append(f.buf.Records, record.Record{Topic: "bills", Key: []byte("k")})
 		}, false},
 		{"that of its key is acknowledged", func(_ *Delivery, f *InFlight, _ *record.Record) {
-			f.buf.Records, f.durable, f.waitedFor = append(f.buf.Records, letter), 1, 0
+			f.buf.Records, f.ackedUpTo, f.waitedFor = append(f.buf.Records, letter), 1, 0
 		}, false},
 		{"the row has waited", func(d *Delivery, f *InFlight, _ *record.Record) {
 			d.sends.outstanding.Store(1)

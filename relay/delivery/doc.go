@@ -5,9 +5,9 @@
 // Where a row goes that Kafka rejects. Recover (at_least_once.go) waits until every send is
 // answered, and sends the failed records again, alone at first. A record that fails alone with
 // class Rejected (package sink) is the rejected one. decide applies relay.on_reject to it: the
-// relay blocks (blockedAt), or a dead letter takes the record's place, or the row is skipped. A
+// relay blocks (waitAtRecord), or a dead letter takes the record's place, or the row is skipped. A
 // record that fails with class Blocked (an unknown topic, authorization) or Retry is tried again
-// (blockedAt), whatever relay.on_reject says. With exactly-once the sink finds the
+// (waitAtRecord), whatever relay.on_reject says. With exactly-once the sink finds the
 // record by bisection, and the next session sends the transaction with the dead letter in its place
 // (exactly_once_rejected.go). A row that the router refuses takes the same three ways
 // (rejected.go). Package rejected counts and logs these rows, and makes their letters.

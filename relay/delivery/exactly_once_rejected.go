@@ -93,13 +93,13 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		case shared.cfg.OnReject == StopOnReject:
 			d.shared.Rejected.Reject(f.Reason, cause.Table, id.row, cause)
 			cause.Err = d.shared.hints.DeadLetter(f.Reason, cause.Err) // what lies before it was aborted with it
-			return x.blockAt(row, rec, f.Reason, cause)
+			return x.endAtRow(row, rec, f.Reason, cause)
 		// No row has that topic (router.Config.Reserved), so this is a letter.
 		case shared.cfg.OnReject == DeadLetterOnReject && rec.Topic == shared.cfg.DeadLetterTopic:
 			letter := *rec
 			if !deadletter.Strip(&letter) {
 				cause.Err = rejected.OnlyCopy(rec, f.Reason, cause.Err)
-				return x.blockAt(row, rec, f.Reason, cause)
+				return x.endAtRow(row, rec, f.Reason, cause)
 			}
 			shared.rejections.strips[id]++
 		default:
@@ -115,9 +115,9 @@ func recordIDOf(rec *record.Record) recordID {
 	return recordID{rec.Row.Place(), int(rec.Nth)}
 }
 
-// blockAt ends the session at a row. The next one commits everything before the row's
+// endAtRow ends the session at a row. The next one commits everything before the row's
 // transaction.
-func (x *exactlyOnce) blockAt(row *wal.Row, rec *record.Record, reason string, cause error) error {
+func (x *exactlyOnce) endAtRow(row *wal.Row, rec *record.Record, reason string, cause error) error {
 	x.delivery.shared.monitor.BlockedAt(row, rec, x.delivery.Lineage(), reason, cause)
 	return &rejected.BlockedAtRowError{Reason: reason, Err: cause}
 }
@@ -185,7 +185,7 @@ func (x *exactlyOnce) refuses(rec *record.Record) *sink.Failure {
 
 // sendRecords gives the sink records, after parked keys and shortened letters are applied.
 func (x *exactlyOnce) sendRecords(f *InFlight, records []record.Record) {
-	x.delivery.follow(f, records)
+	x.delivery.divertParked(f, records)
 	x.shorten(records)
 	x.delivery.sendRecords(f, records)
 }
@@ -210,23 +210,23 @@ func (x *exactlyOnce) shorten(records []record.Record) {
 	}
 }
 
-// rejected ends the session at a row that the router refuses. Everything that commits before
+// refusedByRouter ends the session at a row that the router refuses. Everything that commits before
 // the row's transaction is committed first.
-func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
+func (x *exactlyOnce) refusedByRouter(ctx, deliveryCtx context.Context, f *InFlight, refusal error) error {
 	d := x.delivery
-	for need, ok := errors.AsType[*schemas.Need](rejection); ok; need, ok = errors.AsType[*schemas.Need](rejection) {
+	for need, ok := errors.AsType[*schemas.Need](refusal); ok; need, ok = errors.AsType[*schemas.Need](refusal) {
 		x.sendEarlierTransactions(f)
 		if err := d.awaitSchema(ctx, deliveryCtx, f, need); err != nil {
 			return err
 		}
-		if rejection = d.Route(f); rejection == nil {
+		if refusal = d.Route(f); refusal == nil {
 			d.shared.monitor.ClearBlocked()
 			x.send(f)
 			return nil
 		}
 	}
 	row := &f.batch.Rows[f.routed]
-	reason := rejected.ReasonOf(rejection)
+	reason := rejected.ReasonOf(refusal)
 	x.sendEarlierTransactions(f)
 	x.Finish()
 	if err := d.quiesce(deliveryCtx); err != nil {
@@ -236,14 +236,14 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 	if err := x.Recover(ctx, deliveryCtx); err != nil && !isHeldBack(err) {
 		return err
 	}
-	if errors.Is(rejection, record.ErrBinary) {
-		return rejection // the next session reads text
+	if errors.Is(refusal, record.ErrBinary) {
+		return refusal // the next session reads text
 	}
 	if isolated {
 		return ErrIsolated
 	}
-	d.shared.Rejected.Reject(reason, row.Relation.Qualified(), row.Place(), rejection)
-	return x.blockAt(row, nil, reason, d.shared.hints.Past(row.Place().Commit, reason, rejection))
+	d.shared.Rejected.Reject(reason, row.Relation.Qualified(), row.Place(), refusal)
+	return x.endAtRow(row, nil, reason, d.shared.hints.Past(row.Place().Commit, reason, refusal))
 }
 
 // sendEarlierTransactions sends what commits before the transaction of the row that is routed next.

@@ -22,7 +22,7 @@ type InFlight struct {
 	read          time.Time         // when the deliverer took the batch
 	routed        int               // rows that were routed
 	sent          int               // records that were handed to the sink
-	durable       int               // records up to which sendFirst found all acknowledged
+	ackedUpTo     int               // records up to which sendFirst found all acknowledged
 	waitedFor     int               // the last row for which sendFirst waited; -1: none
 	letterReasons []string          // reasons of the records that became dead letters
 	skipped       bool              // there are records without a topic, which are not sent
@@ -51,19 +51,15 @@ func (d *Delivery) Take(b *wal.Batch) *InFlight {
 	return f
 }
 
-// Entry is the tracker's entry of a routed batch, without its size. It replaces records of
-// parked keys by dead letters first, which changes the size.
+// Entry is the tracker's entry of a routed batch.
 func (d *Delivery) Entry(f *InFlight) checkpoint.Entry {
-	d.follow(f, f.buf.Records)
 	rows := f.batch.Rows
 	return checkpoint.Entry{
 		Rows: len(rows), Open: f.batch.OpenRows(), Through: f.batch.Through,
+		Bytes: f.batch.Bytes + f.buf.Size() + d.sink.Overhead(len(f.buf.Records)),
 		First: f.commitOf(0), Last: f.commitOf(len(rows) - 1), Read: f.read,
 	}
 }
-
-// Records are those that the batch's rows became.
-func (f *InFlight) Records() *record.Buffer { return f.buf }
 
 // Admit takes the ticket of a batch that the window has room for.
 func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
@@ -71,14 +67,14 @@ func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
 // sendRecords gives the sink the next records of a batch. Records of parked keys were replaced.
 func (d *Delivery) sendRecords(f *InFlight, records []record.Record) {
 	f.sent += len(records)
-	p := &send{inFlight: f, seq: d.sends.count, records: records, spans: f.buf.Spans}
+	s := &send{inFlight: f, seq: d.sends.count, records: records, spans: f.buf.Spans}
 	d.sends.count++
 	f.pending.Add(1)
 	if f.handed.IsZero() {
 		f.handed = time.Now()
 	}
-	d.shared.traces.HandOver(p.spans, records)
-	d.produce(records, func(err error) { d.done(p, err) })
+	d.shared.traces.HandOver(s.spans, records)
+	d.produce(records, func(err error) { d.done(s, err) })
 }
 
 // produce has the sink send records. The deliverer does nothing else while Send waits for room.
@@ -90,13 +86,13 @@ func (d *Delivery) produce(records []record.Record, done func(error)) {
 }
 
 // done runs on a goroutine of the sink, once for each Send.
-func (d *Delivery) done(p *send, err error) {
+func (d *Delivery) done(s *send, err error) {
 	if err == nil {
-		p.acknowledged(p.records)
-		p.inFlight.countDown()
+		s.acknowledged(s.records)
+		s.inFlight.countDown()
 	} else {
 		d.sends.mu.Lock()
-		d.sends.failed = append(d.sends.failed, failedSend{p, err})
+		d.sends.failed = append(d.sends.failed, failedSend{s, err})
 		d.sends.mu.Unlock()
 	}
 	d.answered()
@@ -104,22 +100,22 @@ func (d *Delivery) done(p *send, err error) {
 
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
 // before the batch is finished.
-func (p *send) acknowledged(records []record.Record) {
-	f := p.inFlight
+func (s *send) acknowledged(records []record.Record) {
+	f := s.inFlight
 	shared, n := f.delivery.shared, int64(len(records))
 	if n == 0 {
 		return
 	}
 	f.acked.Add(n)
 	f.delivery.shown.acked.Add(n)
-	f.delivery.shown.repeats.Add(n)
+	f.delivery.shown.unconfirmed.Add(n)
 	shared.monitor.Published.Add(n)
 	shared.monitor.LastEvent.Store(time.Now().UnixNano())
 	shared.monitor.SawTopics(records)
 	if shared.ev.RecordsAcknowledged != nil {
 		shared.ev.RecordsAcknowledged(records)
 	}
-	shared.traces.Acknowledged(p.spans, records)
+	shared.traces.Acknowledged(s.spans, records)
 }
 
 // answered notes the answer to a Send, and wakes the deliverer.
@@ -143,7 +139,7 @@ func (f *InFlight) countDown() {
 	records := f.withoutSkipped()
 	shared.finished.Add(int64(len(records)))
 	f.delivery.shown.acked.Add(-f.acked.Load())
-	f.delivery.shown.repeats.Add(f.confirmable.Load() - f.acked.Load())
+	f.delivery.shown.unconfirmed.Add(f.confirmable.Load() - f.acked.Load())
 	if shared.ev.BatchDelivered != nil {
 		shared.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
@@ -222,7 +218,7 @@ func (f *InFlight) countConfirmable(i int) {
 			n++
 		}
 	}
-	f.delivery.shown.repeats.Add(f.confirmable.Swap(n) - n)
+	f.delivery.shown.unconfirmed.Add(f.confirmable.Swap(n) - n)
 }
 
 // confirmBeforeRow is confirmBefore for the row of the oldest record that is not durable.

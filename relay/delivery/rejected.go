@@ -18,8 +18,8 @@ import (
 // A row can never be delivered if the router refuses it, or if the brokers reject its record
 // when the record is sent alone. relay.on_reject decides:
 //
-//   - stop: the relay blocks at the row (atLeastOnce.rejected and blockedAt,
-//     exactlyOnce.blockAt), and the position stays before it.
+//   - stop: the relay blocks at the row (atLeastOnce.refusedByRouter and waitAtRecord,
+//     exactlyOnce.endAtRow), and the position stays before it.
 //   - dead_letter: a dead letter takes the place of the record in the batch. It is sent,
 //     acknowledged and confirmed like any other record, in the order of the stream.
 //   - skip: the row is counted and logged, and confirmed without a record.
@@ -80,7 +80,7 @@ func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
 		return false
 	}
 	return f.waitedFor < 0 && (d.sends.outstanding.Load() > 0 || d.Failed()) ||
-		slices.ContainsFunc(f.buf.Records[f.durable:], func(r record.Record) bool {
+		slices.ContainsFunc(f.buf.Records[f.ackedUpTo:], func(r record.Record) bool {
 			return r.Topic == letter.Topic && bytes.Equal(r.Key, letter.Key)
 		})
 }
@@ -93,20 +93,25 @@ func (d *Delivery) letter(rec *record.Record, reason string, cause error, missin
 // park parks the record's key: later rows of the key follow the dead letter.
 func (d *Delivery) park(rec *record.Record) error { return d.shared.Letters.Park(d.start.Origin, rec) }
 
-// follow replaces the records of parked keys by dead letters. It runs before a
+// DivertParked replaces the records of a routed batch whose keys are parked by dead letters: before the
+// window admits it, because that changes its size.
+func (d *Delivery) DivertParked(f *InFlight) { d.divertParked(f, f.buf.Records) }
+
+// divertParked replaces the records of parked keys by dead letters. It runs before a
 // record is first handed to the sink, and when a key was parked before it is durable.
-func (d *Delivery) follow(f *InFlight, records []record.Record) {
-	for range d.shared.Letters.Follow(d.start.Origin, records) {
+func (d *Delivery) divertParked(f *InFlight, records []record.Record) {
+	for range d.shared.Letters.Divert(d.start.Origin, records) {
 		f.letterReasons = append(f.letterReasons, deadletter.CauseParked)
 	}
 }
 
-func (d *Delivery) followAll(queue []undelivered) {
+// divertQueued is divertParked for records that wait to be sent again.
+func (d *Delivery) divertQueued(queue []undelivered) {
 	if d.shared.Letters.Keys() == 0 {
 		return
 	}
 	for _, u := range queue {
-		d.follow(u.send.inFlight, u.send.records[u.index:u.index+1])
+		d.divertParked(u.send.inFlight, u.send.records[u.index:u.index+1])
 	}
 }
 

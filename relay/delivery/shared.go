@@ -41,7 +41,7 @@ type Shared struct {
 	committed  atomic.Pointer[stored.Position] // the newest checkpoint of this process, of whatever history; nil: none
 }
 
-// New is for a relay that starts. With a journal of the dead-letter topic keys are parked.
+// New makes what the sessions of a relay share. With a journal of the dead-letter topic keys are parked.
 func New(cfg Config, routes *router.Router, keeper *schemas.Keeper, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Shared {
 	s := &Shared{cfg: cfg, router: routes, schemas: keeper, monitor: monitor, ev: ev, log: log, rejections: newRejections(), traces: traces.New(cfg.DeadLetterTopic)}
 	s.hints = rejected.Hints{Stops: cfg.OnReject == StopOnReject, KeepsPositions: cfg.KeepsPositions, Slot: cfg.Resume.Slot}

@@ -180,8 +180,8 @@ func (l *Letters) Settled() {
 
 var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there after that one")
 
-// Follow replaces the records of parked keys by dead letters, and counts them.
-func (l *Letters) Follow(of wal.Origin, records []record.Record) (letters int) {
+// Divert replaces the records of parked keys by dead letters, and counts them.
+func (l *Letters) Divert(of wal.Origin, records []record.Record) (letters int) {
 	if l.Keys() == 0 {
 		return 0
 	}

@@ -34,9 +34,9 @@ type gathered struct {
 
 var _ sink.Gatherer = (*Sink)(nil)
 
-// Backlog reports whether Sends are gathered from now on. What was gathered leaves when they
+// SetBacklog has Sends be gathered from now on, or not. What was gathered leaves when they
 // are not.
-func (k *Sink) Backlog(behind bool) {
+func (k *Sink) SetBacklog(behind bool) {
 	g := &k.gathered
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -67,7 +67,7 @@ func TestBacklog_InOneSendsAreGathered(t *testing.T) {
 	k, requests := counting(t, time.Hour, nil)
 	await(t, send(k, some(0, 1))) // at the tip
 	settled(t, k)
-	k.Backlog(true)
+	k.SetBacklog(true)
 	before := requests.Load()
 	var outcomes []<-chan error
 	for n := range 50 {
@@ -76,14 +76,14 @@ func TestBacklog_InOneSendsAreGathered(t *testing.T) {
 	if n := requests.Load() - before; n != 0 || k.Outstanding() != 50 {
 		t.Errorf("%d requests, and %d Sends without an outcome, while 50 are gathered", n, k.Outstanding())
 	}
-	k.Backlog(false) // caught up: nothing waits for its time any more
+	k.SetBacklog(false) // caught up: nothing waits for its time any more
 	await(t, outcomes...)
 	await(t, send(k, some(0, 1)))
 }
 
 func TestBacklog_WhatIsGatheredLeavesInTime(t *testing.T) {
 	k, _ := counting(t, 5*time.Millisecond, nil)
-	k.Backlog(true)
+	k.SetBacklog(true)
 	for n := range 3 {
 		await(t, send(k, some(2*n, 1)), send(k, some(2*n+1, 1)))
 	}
@@ -91,7 +91,7 @@ func TestBacklog_WhatIsGatheredLeavesInTime(t *testing.T) {
 
 func TestBacklog_EnoughLeavesAtOnce(t *testing.T) {
 	k, _ := counting(t, time.Hour, nil)
-	k.Backlog(true)
+	k.SetBacklog(true)
 	records := some(0, 30)
 	for i := range records {
 		records[i].Value = make([]byte, 30<<10)
@@ -103,7 +103,7 @@ func TestBacklog_EnoughLeavesAtOnce(t *testing.T) {
 // nothing is written any more.
 func TestBacklog_AHaltLeavesNothingWaiting(t *testing.T) {
 	k, _ := counting(t, time.Hour, nil)
-	k.Backlog(true)
+	k.SetBacklog(true)
 	gathered := send(k, some(0, 1))
 	k.Halt()
 	behind := send(k, some(1, 1))
@@ -114,13 +114,13 @@ func TestBacklog_AHaltLeavesNothingWaiting(t *testing.T) {
 		}
 	}
 	k.Resume(t.Context())
-	k.Backlog(false)
+	k.SetBacklog(false)
 	await(t, send(k, some(0, 1)))
 }
 
 func TestBacklog_AbandonGivesUpWhatIsGathered(t *testing.T) {
 	k, _ := counting(t, time.Hour, nil)
-	k.Backlog(true)
+	k.SetBacklog(true)
 	gathered := send(k, some(0, 1))
 	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
 	defer cancel()
@@ -147,7 +147,7 @@ func TestBacklog_LeavesTheUsersLingerAlone(t *testing.T) {
 	const linger = 50 * time.Millisecond
 	k, _ := counting(t, time.Hour, func(cfg *producer.Config) { cfg.Linger = linger })
 	for n, behind := range []bool{true, false} {
-		k.Backlog(behind)
+		k.SetBacklog(behind)
 		began := time.Now()
 		await(t, send(k, some(10*n, 10)))
 		if took := time.Since(began); took < linger {
@@ -158,7 +158,7 @@ func TestBacklog_LeavesTheUsersLingerAlone(t *testing.T) {
 
 func TestBacklog_CloseEndsTheWait(t *testing.T) {
 	k, _ := counting(t, time.Minute, nil)
-	k.Backlog(true)
+	k.SetBacklog(true)
 	held := send(k, some(0, 1))
 	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
 	defer cancel()
@@ -190,13 +190,13 @@ func TestBacklog_NothingStaysBehind(t *testing.T) {
 	for range 200 {
 		var outcomes []<-chan error
 		for range 1 + r.IntN(20) {
-			k.Backlog(r.IntN(10) == 0)
+			k.SetBacklog(r.IntN(10) == 0)
 			outcomes = append(outcomes, one(int32(r.IntN(partitions))))
 			if r.IntN(3) == 0 {
 				runtime.Gosched()
 			}
 		}
-		k.Backlog(false)
+		k.SetBacklog(false)
 		await(t, outcomes...)
 		settled(t, k)
 	}
@@ -231,7 +231,7 @@ func TestBacklog_CountsEveryOutcome(t *testing.T) {
 		}
 		settled(t, k)
 	}
-	k.Backlog(true)
+	k.SetBacklog(true)
 	held := send(k, some(0, 1))
 	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
 	defer cancel()
@@ -259,7 +259,7 @@ func BenchmarkKafka_Backlog(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer func() { _ = k.Close(context.Background()) }()
-			k.Backlog(fills)
+			k.SetBacklog(fills)
 			const each, kept = 190, 64 // records of a piece; pieces on their way at most
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()

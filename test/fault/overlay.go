@@ -118,7 +118,7 @@ var failpoints = []failpoint{
 	at("started", "after START_REPLICATION", "replication/open.go", "err := s.requestCopy()"),
 	ahead("before_status", "a position is about to be told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
 	at("after_status", "a position was told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
-	at("routed", "a batch was routed and is not tracked", "relay/session.go", "rejection := s.delivery.Route(f)"),
+	at("routed", "a batch was routed and is not tracked", "relay/session.go", "refusal := s.delivery.Route(f)"),
 	ahead("tracked", "an entry is about to join the queue", "checkpoint/tracker.go", "seq := t.next\n"),
 	ahead("before_send", "records are about to go to the sink", "relay/delivery/in_flight.go", "d.shown.waits.Set(time.Now())"),
 	onlyWith(atLeastOnce, ahead("before_produce", "one record is about to go to the client", "sink/kafka/send.go", "c.Produce(context.Background(), &f.kafka[i], k.onSettled)")),
