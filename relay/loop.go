@@ -69,21 +69,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			}
 			return next.Fatal
 		}
-		delay := wait.Delay()
-		if postgres.KindOf(err) == fault.KindBusy {
-			if !facts.OwnHolder(err) {
-				r.waitForPredecessor = true
-				r.shared.ForgetPartial() // whoever has the slot may send its beginning again
-			}
-			r.monitor.Reached(true, false) // the server named the slot's holder
-			wait.Reset()                   // an outage before it must not delay the first look at the slot
-			delay = standbyPoll + wait.Delay()
-		} else {
-			r.monitor.Reconnects.Add(1)
-			if r.ev.Reconnecting != nil {
-				r.ev.Reconnecting(reconnectReason(err), err)
-			}
-		}
+		delay := r.noteFailure(err, facts, &wait)
 		logged := r.monitor.SetState(next.State, next.Reason, err.Error())
 		r.monitor.Waits(time.Now().Add(delay))
 		if next.State != status.Standby && (same == 1 && !logged || same%50 == 0) { // a standby has logged its state
@@ -93,6 +79,25 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// noteFailure takes the error that a session ended with, and returns how long the next one waits. A slot
+// that another process has makes this relay a standby; any other error counts as a reconnect.
+func (r *Relay) noteFailure(err error, facts ending.Facts, wait *retry.Backoff) (delay time.Duration) {
+	if postgres.KindOf(err) != fault.KindBusy {
+		r.monitor.Reconnects.Add(1)
+		if r.ev.Reconnecting != nil {
+			r.ev.Reconnecting(reconnectReason(err), err)
+		}
+		return wait.Delay()
+	}
+	if !facts.OwnHolder(err) {
+		r.waitForPredecessor = true
+		r.shared.ForgetPartial() // whoever has the slot may send its beginning again
+	}
+	r.monitor.Reached(true, false) // the server named the slot's holder
+	wait.Reset()                   // an outage before it must not delay the first look at the slot
+	return standbyPoll + wait.Delay()
 }
 
 // pauseFenced keeps two relays from fencing each other as fast as they are restarted. It returns false
