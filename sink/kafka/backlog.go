@@ -95,7 +95,7 @@ func (k *Sink) give(f *inFlightBatch) {
 			first = 1
 		}
 		for _, i := range f.rest[first:] {
-			f.fail(i, k.held())
+			f.fail(i, k.heldBack())
 		}
 		k.countOutcomes(f, n)
 	}

@@ -36,10 +36,10 @@ var _ producer.ExplicitPartition = (*recordContext)(nil)
 // This compiles as long as a recordContext has no more bytes than Overhead counts for it.
 var _ [producer.ContextBytes - unsafe.Sizeof(recordContext{})]byte
 
-func (m *recordContext) reset(want int32) {
-	m.want, m.topic, m.noPartition, m.wakes = want, nil, false, false
-	m.queue.Store(nil)
-	m.settled.Store(false)
+func (rc *recordContext) reset(want int32) {
+	rc.want, rc.topic, rc.noPartition, rc.wakes = want, nil, false, false
+	rc.queue.Store(nil)
+	rc.settled.Store(false)
 }
 
 // partitionQueue is one partition's sequence of records.
@@ -61,9 +61,9 @@ type topicQueues struct {
 // its partition, holding the partition's lock. Whatever was ahead of that record
 // has been answered by then, but the promises that tell us may not have run.
 // They need no lock of the client's, so waiting for them here cannot deadlock.
-func (m *recordContext) Done() <-chan struct{} {
-	if queue := m.queue.Load(); queue != nil {
-		for try := 0; queue.settled.Load()+1 < m.seq.Load(); try++ {
+func (rc *recordContext) Done() <-chan struct{} {
+	if queue := rc.queue.Load(); queue != nil {
+		for try := 0; queue.settled.Load()+1 < rc.seq.Load(); try++ {
 			if try < 100 {
 				runtime.Gosched()
 			} else {
@@ -71,36 +71,36 @@ func (m *recordContext) Done() <-chan struct{} {
 			}
 		}
 	}
-	if m.batch.sink.aborting.Load() {
+	if rc.batch.sink.aborting.Load() {
 		return closedChannel
 	}
 	return nil
 }
 
 // Err is the reason for which Done is closed.
-func (m *recordContext) Err() error {
-	if m.batch.sink.aborting.Load() {
+func (rc *recordContext) Err() error {
+	if rc.batch.sink.aborting.Load() {
 		return errAborted
 	}
 	return nil
 }
 
 // Deadline reports whether there is none.
-func (m *recordContext) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (rc *recordContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Explicit is the partition that the record names.
-func (m *recordContext) Explicit() (partition int32, ok bool) {
-	return m.want, m.want != record.AutoPartition
+func (rc *recordContext) Explicit() (partition int32, ok bool) {
+	return rc.want, rc.want != record.AutoPartition
 }
 
 // Missing fails the record, and stops Send before the next one can follow.
-func (m *recordContext) Missing() {
-	m.noPartition = true
-	m.batch.sink.halt(false)
+func (rc *recordContext) Missing() {
+	rc.noPartition = true
+	rc.batch.sink.halt(false)
 }
 
 // Value has nothing.
-func (m *recordContext) Value(any) any { return nil }
+func (rc *recordContext) Value(any) any { return nil }
 
 // errAborted is also a cancellation, which is what the client looks for when it
 // finds a record's context done.
@@ -133,14 +133,14 @@ func (p *queuePartitioner) knows(topic string) bool { return p.topics.Has(topic)
 // OnProduceRecordPartitioned runs under the partition's lock, before the record
 // can be written.
 func (p *queuePartitioner) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
-	m := r.Context.(*recordContext)
-	queue := m.topic.queue(r.Partition)
+	rc := r.Context.(*recordContext)
+	queue := rc.topic.queue(r.Partition)
 	queue.queued++
-	m.wakes = queue.idle(m.batch.now)
-	queue.last = m.batch.now
-	m.seq.Store(queue.queued)
-	m.queue.Store(queue)
-	p.sink.arrived()
+	rc.wakes = queue.idle(rc.batch.now)
+	queue.last = rc.batch.now
+	rc.seq.Store(queue.queued)
+	rc.queue.Store(queue)
+	p.sink.wakeSend()
 }
 
 func (q *topicQueues) queue(partition int32) *partitionQueue {

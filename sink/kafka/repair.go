@@ -26,9 +26,9 @@ func (k *Sink) noteRepair(topic string, err error) {
 	defer k.mu.Unlock()
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		k.broken.missing = with(k.broken.missing, topic)
+		k.broken.missing = added(k.broken.missing, topic)
 	case errors.Is(err, kerr.UnknownTopicID):
-		k.broken.recreated = with(k.broken.recreated, topic)
+		k.broken.recreated = added(k.broken.recreated, topic)
 	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.UnknownServerError), broker.Classify(err).Reason == fault.ReasonKafkaError:
 		// A refused InitProducerID stays with the client for ever.
 		k.broken.replace = true
@@ -37,7 +37,8 @@ func (k *Sink) noteRepair(topic string, err error) {
 	}
 }
 
-func with(set map[string]struct{}, topic string) map[string]struct{} {
+// added is the set, which may be nil, with the topic.
+func added(set map[string]struct{}, topic string) map[string]struct{} {
 	if set == nil {
 		set = make(map[string]struct{})
 	}

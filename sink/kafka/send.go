@@ -77,9 +77,9 @@ func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, do
 
 func (f *inFlightBatch) buildRecords(now time.Time) {
 	for i := range f.records[:f.ready] {
-		from, m := &f.records[i], &f.contexts[i]
-		m.reset(from.Partition)
-		producer.FillRecord(m, &f.kafka[i], from, now)
+		from, rc := &f.records[i], &f.contexts[i]
+		rc.reset(from.Partition)
+		producer.FillRecord(rc, &f.kafka[i], from, now)
 	}
 }
 
@@ -131,17 +131,17 @@ func (k *Sink) produce(f *inFlightBatch) error {
 				f.rest = append(f.rest, i)
 				continue
 			}
-			m := &f.contexts[i]
+			rc := &f.contexts[i]
 			// The client would fail records by this context too, so it is one that
 			// never ends. The client has no limit that Produce would wait for.
 			c.Produce(context.Background(), &f.kafka[i], k.onSettled)
-			if queue := m.queue.Load(); queue == nil {
+			if queue := rc.queue.Load(); queue == nil {
 				if loading == nil {
 					loading = make(map[string]*recordContext)
 				}
-				loading[topic] = m
-			} else if m.wakes {
-				k.waking = k.waking.with(topic, queue, m.seq.Load())
+				loading[topic] = rc
+			} else if rc.wakes {
+				k.waking = k.waking.with(topic, queue, rc.seq.Load())
 			}
 		}
 		if err := k.await(f.ctx, loading); err != nil {
@@ -157,7 +157,7 @@ func (k *Sink) produce(f *inFlightBatch) error {
 // begin has a new client get its producer id, or waits until the sink halts. A client that was refused one
 // keeps to that and is replaced.
 func (k *Sink) begin(ctx context.Context, c *client) error {
-	if c.begun {
+	if c.hasID {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -169,12 +169,12 @@ func (k *Sink) begin(ctx context.Context, c *client) error {
 	for !k.halted.Load() {
 		select {
 		case err := <-asked:
-			c.begun = err == nil
+			c.hasID = err == nil
 			switch {
 			case ctx.Err() != nil:
 				return interrupted(ctx)
 			case err != nil && producer.HeldBack(err):
-				return k.held()
+				return k.heldBack()
 			case err != nil:
 				k.mu.Lock()
 				k.broken.replace = true
@@ -198,8 +198,8 @@ func (k *Sink) await(ctx context.Context, loading map[string]*recordContext) err
 	}
 	k.awaiting.Store(true)
 	defer k.awaiting.Store(false)
-	for _, m := range loading {
-		for m.queue.Load() == nil && !m.settled.Load() {
+	for _, rc := range loading {
+		for rc.queue.Load() == nil && !rc.settled.Load() {
 			select {
 			case <-k.placed:
 			case <-ctx.Done():
@@ -210,8 +210,8 @@ func (k *Sink) await(ctx context.Context, loading map[string]*recordContext) err
 	return nil
 }
 
-// arrived wakes Send if it waits.
-func (k *Sink) arrived() {
+// wakeSend wakes Send if it waits.
+func (k *Sink) wakeSend() {
 	if k.awaiting.Load() {
 		select {
 		case k.placed <- struct{}{}:
@@ -220,8 +220,8 @@ func (k *Sink) arrived() {
 	}
 }
 
-// held is the failure of a record that nothing is wrong with.
-func (k *Sink) held() error {
+// heldBack is the failure of a record that nothing is wrong with.
+func (k *Sink) heldBack() error {
 	if k.closed.Load() {
 		return sink.ErrClosed
 	}
@@ -231,48 +231,48 @@ func (k *Sink) held() error {
 // settled is what the client calls with the outcome of each record, the promise of franz-go: one
 // call after another, and for one partition in the order of Send.
 func (k *Sink) settled(r *kgo.Record, err error) {
-	m := r.Context.(*recordContext)
-	queue := m.queue.Load()
+	rc := r.Context.(*recordContext)
+	queue := rc.queue.Load()
 	switch {
 	case err != nil:
-		k.lost(m, queue, r, err)
+		k.gaveUp(rc, queue, r, err)
 	case queue != nil && queue.brokenIn == k.round.Load():
 		k.overtaken.Add(1)
 		k.halt(true)
-		m.batch.fail(int(m.index), errOvertaken)
+		rc.batch.fail(int(rc.index), errOvertaken)
 	}
-	f := m.batch
+	f := rc.batch
 	if queue != nil {
-		queue.settled.Store(m.seq.Load()) // after the halt, for the gate
+		queue.settled.Store(rc.seq.Load()) // after the halt, for the gate
 	} else {
-		m.settled.Store(true)
+		rc.settled.Store(true)
 	}
-	k.arrived()
+	k.wakeSend()
 	k.countOutcomes(f, 1)
 }
 
-// lost notes a record that the client gave up.
-func (k *Sink) lost(m *recordContext, queue *partitionQueue, r *kgo.Record, err error) {
+// gaveUp notes a record that the client gave up.
+func (k *Sink) gaveUp(rc *recordContext, queue *partitionQueue, r *kgo.Record, err error) {
 	k.halt(true)
 	if queue != nil {
 		queue.brokenIn = k.round.Load()
 	}
-	if m.noPartition {
-		err = &producer.NoPartitionError{Partition: m.want}
+	if rc.noPartition {
+		err = &producer.NoPartitionError{Partition: rc.want}
 	}
 	if producer.HeldBack(err) {
-		err = k.held()
+		err = k.heldBack()
 	} else {
 		k.noteRepair(r.Topic, err)
 	}
-	m.batch.fail(int(m.index), err)
+	rc.batch.fail(int(rc.index), err)
 }
 
 // halt stops Send. With abort it also ends what the client has not written, which is not needed
 // while everything handed over may still become durable.
 func (k *Sink) halt(abort bool) {
 	k.halted.Store(true)
-	k.arrived()
+	k.wakeSend()
 	if abort {
 		k.abortOnce()
 	}

@@ -66,7 +66,7 @@ var (
 type client struct {
 	*kgo.Client
 	partitioner *queuePartitioner
-	begun       bool // it has a producer id; guarded by the sink's gathered.mu
+	hasID       bool // it has a producer id; guarded by the sink's gathered.mu
 }
 
 // New returns a sink for the brokers of cfg. It checks the configuration

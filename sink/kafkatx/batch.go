@@ -31,49 +31,49 @@ func newTransactionBatch(records []record.Record, done func(error)) *transaction
 }
 
 // buildRecords makes the client's records.
-func (p *transactionBatch) buildRecords(now time.Time) []kgo.Record {
-	p.kafka = kafkaRecords.Get().(*[]kgo.Record)
-	if cap(*p.kafka) < len(p.records) {
-		*p.kafka = make([]kgo.Record, record.Room(len(p.records)))
+func (b *transactionBatch) buildRecords(now time.Time) []kgo.Record {
+	b.kafka = kafkaRecords.Get().(*[]kgo.Record)
+	if cap(*b.kafka) < len(b.records) {
+		*b.kafka = make([]kgo.Record, record.Room(len(b.records)))
 	}
-	out := (*p.kafka)[:len(p.records)]
-	*p.kafka = out
-	for i := range p.records {
-		from := &p.records[i]
+	out := (*b.kafka)[:len(b.records)]
+	*b.kafka = out
+	for i := range b.records {
+		from := &b.records[i]
 		fillRecord(&out[i], from, now)
-		p.size += broker.BatchSize(from)
+		b.size += broker.BatchSize(from)
 	}
 	return out
 }
 
 // free gives the client's records back. No promise of theirs is outstanding.
-func (p *transactionBatch) free() {
-	if p.kafka == nil {
+func (b *transactionBatch) free() {
+	if b.kafka == nil {
 		return
 	}
-	clear(*p.kafka)
-	if cap(*p.kafka) <= maxPooledRecords {
-		kafkaRecords.Put(p.kafka)
+	clear(*b.kafka)
+	if cap(*b.kafka) <= maxPooledRecords {
+		kafkaRecords.Put(b.kafka)
 	}
-	p.kafka = nil
+	b.kafka = nil
 }
 
 // fail reports every record: those that have a cause of their own with it, and the
 // others with the common one.
-func (p *transactionBatch) fail(own map[*kgo.Record]error, common error, describe func(topic string, cause error) sink.Failure) {
-	result := &sink.FailedError{Failures: make([]sink.Failure, len(p.records))}
-	for i := range p.records {
+func (b *transactionBatch) fail(own map[*kgo.Record]error, common error, describe func(topic string, cause error) sink.Failure) {
+	result := &sink.FailedError{Failures: make([]sink.Failure, len(b.records))}
+	for i := range b.records {
 		cause := common
-		if p.kafka != nil {
-			if err := own[&(*p.kafka)[i]]; err != nil {
+		if b.kafka != nil {
+			if err := own[&(*b.kafka)[i]]; err != nil {
 				cause = err
 			}
 		}
-		result.Failures[i] = describe(p.records[i].Topic, cause)
+		result.Failures[i] = describe(b.records[i].Topic, cause)
 		result.Failures[i].Index = i
 	}
-	p.free()
-	p.done(result)
+	b.free()
+	b.done(result)
 }
 
 // outcomes are the answers to what was produced in one transaction.
@@ -118,12 +118,12 @@ func (o *outcomes) isBroken() bool {
 // would change it or refuse it in another order.
 // It waits for answers when brokers refuse large batches; with ctx it gives up, which
 // breaks the transaction.
-func (o *outcomes) produce(ctx context.Context, t *Sink, client *kgo.Client, p *transactionBatch) {
-	made := p.buildRecords(time.Now())
+func (o *outcomes) produce(ctx context.Context, t *Sink, client *kgo.Client, b *transactionBatch) {
+	made := b.buildRecords(time.Now())
 	settled := o.settled // made once: a method value for each record would be an allocation for each
 	batch, unflushed := int(t.batch.Load()), 0
 	for i := range made {
-		r := &p.records[i]
+		r := &b.records[i]
 		size, err := t.CheckNow(ctx, r)
 		if err != nil {
 			o.fail(&made[i], err)

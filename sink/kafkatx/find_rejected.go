@@ -13,16 +13,10 @@ import (
 // FindRejected finds the records that the brokers reject, by index, in transactions that
 // are aborted. It ends the producer session. An error means that the search could not be finished.
 func (t *Sink) FindRejected(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error) {
-	t.mu.Lock()
-	last := t.session
-	t.session = nil
-	t.mu.Unlock()
-	if last != nil {
-		if err := last.end(ctx, sink.ErrHalted); err != nil {
-			return nil, &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: err}
-		}
+	if err := t.endSession(ctx); err != nil {
+		return nil, err
 	}
-	c := &bisection{t: t, id: id, rejected: make(map[int]sink.Failure)}
+	c := &bisection{sink: t, id: id, rejected: make(map[int]sink.Failure)}
 	defer c.close()
 	if err := c.bisect(ctx, records, 0); err != nil {
 		return nil, err
@@ -52,10 +46,29 @@ func (t *Sink) smaller() {
 
 // bisection finds the records that brokers refuse, in transactions that are aborted.
 type bisection struct {
-	t        *Sink
+	sink     *Sink
 	id       string
 	client   *client
 	rejected map[int]sink.Failure
+}
+
+// open has a client with an epoch of its own.
+func (c *bisection) open(ctx context.Context) error {
+	if c.client != nil {
+		return nil
+	}
+	if ctx.Err() != nil { // nobody is fenced for a search that is over
+		return c.sink.opening(ctx, c.id, context.Cause(ctx))
+	}
+	client, err := c.sink.connect(c.id)
+	if err != nil {
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: err}
+	}
+	c.client = client
+	if err := c.sink.fence(ctx, client); err != nil {
+		return c.sink.opening(ctx, c.id, err)
+	}
+	return nil
 }
 
 func (c *bisection) close() {
@@ -93,24 +106,14 @@ func (c *bisection) bisect(ctx context.Context, records []record.Record, at int)
 // try sends records and takes them back. It returns the failure of one that the
 // brokers, or our own limits, refuse.
 func (c *bisection) try(ctx context.Context, records []record.Record) (*sink.Failure, error) {
-	if c.client == nil {
-		if ctx.Err() != nil { // nobody is fenced for a search that is over
-			return nil, c.t.opening(ctx, c.id, context.Cause(ctx))
-		}
-		client, err := c.t.connect(c.id)
-		if err != nil {
-			return nil, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: err}
-		}
-		c.client = client
-		if err := c.t.fence(ctx, client); err != nil {
-			return nil, c.t.opening(ctx, c.id, err)
-		}
+	if err := c.open(ctx); err != nil {
+		return nil, err
 	}
 	if err := c.client.BeginTransaction(); err != nil {
-		return nil, c.t.opening(ctx, c.id, err)
+		return nil, c.sink.opening(ctx, c.id, err)
 	}
-	p, answers := newTransactionBatch(records, nil), newOutcomes()
-	answers.produce(ctx, c.t, c.client.Client, p)
+	b, answers := newTransactionBatch(records, nil), newOutcomes()
+	answers.produce(ctx, c.sink, c.client.Client, b)
 	if err := c.client.Flush(ctx); err != nil {
 		c.close()
 	} else if err := c.client.EndTransaction(ctx, kgo.TryAbort); err != nil {
@@ -118,19 +121,19 @@ func (c *bisection) try(ctx context.Context, records []record.Record) (*sink.Fai
 	}
 	answers.wg.Wait()
 	failed := answers.failures()
-	defer p.free()
+	defer b.free()
 	var found *sink.Failure
 	for i := range records {
-		err := failed[&(*p.kafka)[i]]
+		err := failed[&(*b.kafka)[i]]
 		if err == nil || errors.Is(err, sink.ErrHalted) {
 			continue
 		}
-		if f := c.t.failure(records[i].Topic, err, 0); found == nil || f.Class == sink.Rejected {
+		if f := c.sink.failure(records[i].Topic, err, 0); found == nil || f.Class == sink.Rejected {
 			found = &f
 		}
 	}
 	if found == nil && ctx.Err() != nil {
-		return nil, c.t.opening(ctx, c.id, context.Cause(ctx))
+		return nil, c.sink.opening(ctx, c.id, context.Cause(ctx))
 	}
 	return found, nil
 }

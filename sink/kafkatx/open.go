@@ -26,17 +26,11 @@ import (
 // counted. So the topic is read after that, up to a record of our own: whatever
 // lies before that record is settled.
 func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
-	t.mu.Lock()
-	last, closed := t.session, t.closed
-	t.session = nil
-	t.mu.Unlock()
-	if last != nil {
-		if err := last.end(ctx, sink.ErrHalted); err != nil {
-			return nil, &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: err}
-		}
+	if err := t.endSession(ctx); err != nil {
+		return nil, err
 	}
-	if closed {
-		return nil, &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
+	if err := t.refuseClosed(); err != nil {
+		return nil, err
 	}
 	client, err := t.connect(h.ID)
 	if err != nil {
@@ -47,16 +41,41 @@ func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
 		client.Close()
 		return nil, t.opening(ctx, h.ID, err)
 	}
-	n := newProducerSession(t, client, h)
+	session := newProducerSession(t, client, h)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		client.Close()
 		return nil, &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
 	}
-	t.session = n
-	go n.run()
+	t.session = session
+	go session.run()
 	return value, nil
+}
+
+// endSession ends the producer session that is open.
+func (t *Sink) endSession(ctx context.Context) error {
+	t.mu.Lock()
+	last := t.session
+	t.session = nil
+	t.mu.Unlock()
+	if last == nil {
+		return nil
+	}
+	if err := last.end(ctx, sink.ErrHalted); err != nil {
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: err}
+	}
+	return nil
+}
+
+// refuseClosed is the error of a sink that is closed, else nil.
+func (t *Sink) refuseClosed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
+	}
+	return nil
 }
 
 // fillTime is how long a batch waits for more records. The end of a transaction does not
@@ -68,17 +87,17 @@ func (t *Sink) connect(id string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := new(client)
+	c := new(client)
 	starts := func(topic string) {
 		t.Topics.Use(topic)
-		p.meet(topic)
+		c.meet(topic)
 	}
-	p.Client, err = kgo.NewClient(append(opts, kgo.RecordPartitioner(producer.NewPartitioner(starts)),
+	c.Client, err = kgo.NewClient(append(opts, kgo.RecordPartitioner(producer.NewPartitioner(starts)),
 		kgo.ProducerLinger(cmp.Or(t.cfg.Linger, fillTime)), kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
 	}
-	return p, nil
+	return c, nil
 }
 
 // retryPause is short at first: brokers that are still ending the last transaction

@@ -14,10 +14,10 @@ import (
 )
 
 // producerSession is the life of one transactional client, from the fence to its first
-// failure. Its goroutine alone talks to the client; others only put steps into the
+// failure. Its goroutine alone talks to the client; others only put calls into the
 // queue, so that rows are routed while a transaction is being ended.
 type producerSession struct {
-	t      *Sink
+	sink   *Sink
 	client *client
 	holder sink.Holder
 
@@ -25,11 +25,11 @@ type producerSession struct {
 	stop context.CancelCauseFunc
 	over chan struct{} // closed when the goroutine has ended
 
-	mu    sync.Mutex
-	queue []step
-	dead  error // nothing is taken any more
-	seals uint64
-	wake  chan struct{}
+	mu      sync.Mutex
+	queue   []call
+	dead    error  // nothing is taken any more
+	commits uint64 // transactions with records that were committed
+	wake    chan struct{}
 
 	// The following are the goroutine's.
 	open        bool // a transaction is begun
@@ -45,33 +45,33 @@ type producerSession struct {
 	committed   time.Time
 }
 
-// step is one call of the sink's owner.
-type step struct {
+// call is one call of the sink's owner.
+type call struct {
 	batch    *transactionBatch
 	position *sink.Position
 	seal     bool
-	seals    uint64 // with seal: how many transactions were committed before it
+	commits  uint64 // with seal: how many transactions were committed before it
 	finish   func(error)
 }
 
 func newProducerSession(t *Sink, client *client, h sink.Holder) *producerSession {
-	n := &producerSession{t: t, client: client, holder: h, over: make(chan struct{}), wake: make(chan struct{}, 1), answers: newOutcomes()}
-	n.life, n.stop = context.WithCancelCause(context.Background())
-	return n
+	s := &producerSession{sink: t, client: client, holder: h, over: make(chan struct{}), wake: make(chan struct{}, 1), answers: newOutcomes()}
+	s.life, s.stop = context.WithCancelCause(context.Background())
+	return s
 }
 
-func (n *producerSession) put(s step) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.dead != nil {
-		return n.dead
+func (s *producerSession) put(c call) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead != nil {
+		return s.dead
 	}
-	s.seals = n.seals
-	if !n.supersedes(&s) {
-		n.queue = append(n.queue, s)
+	c.commits = s.commits
+	if !s.supersedes(&c) {
+		s.queue = append(s.queue, c)
 	}
 	select {
-	case n.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 	return nil
@@ -79,123 +79,123 @@ func (n *producerSession) put(s step) error {
 
 // supersedes puts a position into the place of the one that waits right before it. So a busy
 // database beside a quiet outbox costs no memory, however long the brokers are unreachable.
-func (n *producerSession) supersedes(s *step) bool {
-	if len(n.queue) == 0 || s.position == nil || !s.position.Whole {
+func (s *producerSession) supersedes(c *call) bool {
+	if len(s.queue) == 0 || c.position == nil || !c.position.Whole {
 		return false
 	}
-	last := &n.queue[len(n.queue)-1]
+	last := &s.queue[len(s.queue)-1]
 	if last.position == nil {
 		return false
 	}
-	s.position.Now = s.position.Now || last.position.Now
-	*last = *s
+	c.position.Now = c.position.Now || last.position.Now
+	*last = *c
 	return true
 }
 
-func (n *producerSession) take() []step {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	steps := n.queue
-	n.queue = nil
-	return steps
+func (s *producerSession) take() []call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.queue
+	s.queue = nil
+	return calls
 }
 
 // run does what is queued, and ends transactions when they are due.
-func (n *producerSession) run() {
-	defer close(n.over)
+func (s *producerSession) run() {
+	defer close(s.over)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		steps := n.take()
-		for len(steps) > 0 {
-			err := n.do(steps[0])
+		calls := s.take()
+		for len(calls) > 0 {
+			err := s.do(calls[0])
 			if err == nil {
-				steps = steps[1:]
+				calls = calls[1:]
 				continue
 			}
-			if steps[0].batch != nil && !slices.Contains(n.batches, steps[0].batch) {
-				n.batches = append(n.batches, steps[0].batch)
+			if calls[0].batch != nil && !slices.Contains(s.batches, calls[0].batch) {
+				s.batches = append(s.batches, calls[0].batch)
 			}
-			n.abandon(err, steps[1:])
+			s.abandon(err, calls[1:])
 			return
 		}
-		if n.due(time.Now(), true) {
-			if err := n.seal(); err != nil {
-				n.abandon(err, nil)
+		if s.due(time.Now(), true) {
+			if err := s.seal(); err != nil {
+				s.abandon(err, nil)
 				return
 			}
 			continue
 		}
-		timer.Reset(n.wait(time.Now()))
+		timer.Reset(s.wait(time.Now()))
 		select {
-		case <-n.wake:
+		case <-s.wake:
 		case <-timer.C:
-		case <-n.answers.broken:
-			n.abandon(sink.ErrHalted, nil)
+		case <-s.answers.broken:
+			s.abandon(sink.ErrHalted, nil)
 			return
-		case <-n.life.Done():
-			n.abandon(context.Cause(n.life), nil)
+		case <-s.life.Done():
+			s.abandon(context.Cause(s.life), nil)
 			return
 		}
 	}
 }
 
-func (n *producerSession) do(s step) error {
-	if n.life.Err() != nil {
-		return context.Cause(n.life)
+func (s *producerSession) do(c call) error {
+	if s.life.Err() != nil {
+		return context.Cause(s.life)
 	}
 	switch {
-	case s.batch != nil:
-		return n.produce(s.batch)
-	case s.position != nil:
-		n.position, n.uncovered = s.position, false
-		if s.position.Whole {
-			n.sourceBytes = 0
+	case c.batch != nil:
+		return s.produce(c.batch)
+	case c.position != nil:
+		s.position, s.uncovered = c.position, false
+		if c.position.Whole {
+			s.sourceBytes = 0
 		}
-		if n.due(time.Now(), false) {
-			return n.seal()
+		if s.due(time.Now(), false) {
+			return s.seal()
 		}
-	case s.finish != nil:
-		n.finish = s.finish
-		if n.uncovered || n.position != nil && !n.position.Whole {
+	case c.finish != nil:
+		s.finish = c.finish
+		if s.uncovered || s.position != nil && !s.position.Whole {
 			return errNotSealed
 		}
-		return n.seal()
+		return s.seal()
 	default:
 		// What was committed since may have been enough; a caller that still cannot continue asks
 		// again.
-		n.mu.Lock()
-		n.sealAsked = n.seals == s.seals
-		n.mu.Unlock()
+		s.mu.Lock()
+		s.sealAsked = s.commits == c.commits
+		s.mu.Unlock()
 	}
 	return nil
 }
 
-func (n *producerSession) produce(p *transactionBatch) error {
-	if err := n.begin(); err != nil {
+func (s *producerSession) produce(b *transactionBatch) error {
+	if err := s.begin(); err != nil {
 		return err
 	}
-	n.batches, n.uncovered = append(n.batches, p), true
-	n.answers.produce(n.life, n.t, n.client.Client, p)
-	n.bytes += p.size
-	n.sourceBytes += p.size
+	s.batches, s.uncovered = append(s.batches, b), true
+	s.answers.produce(s.life, s.sink, s.client.Client, b)
+	s.bytes += b.size
+	s.sourceBytes += b.size
 	switch {
-	case n.life.Err() != nil:
-		return context.Cause(n.life)
-	case n.answers.isBroken():
+	case s.life.Err() != nil:
+		return context.Cause(s.life)
+	case s.answers.isBroken():
 		return sink.ErrHalted
 	}
 	return nil
 }
 
-func (n *producerSession) begin() error {
-	if n.open {
+func (s *producerSession) begin() error {
+	if s.open {
 		return nil
 	}
-	if err := n.client.BeginTransaction(); err != nil {
+	if err := s.client.BeginTransaction(); err != nil {
 		return err
 	}
-	n.open, n.began = true, time.Now()
+	s.open, s.began = true, time.Now()
 	return nil
 }
 
@@ -203,90 +203,90 @@ func (n *producerSession) begin() error {
 //
 // At an idle tip a record does not wait, unless the last transaction ended less than
 // an interval ago: what comes together is then committed together.
-func (n *producerSession) due(now time.Time, idle bool) bool {
+func (s *producerSession) due(now time.Time, idle bool) bool {
 	switch {
-	case n.position == nil || n.uncovered:
+	case s.position == nil || s.uncovered:
 		return false
-	case !n.position.Whole: // the source transaction is too large, or comes too slowly
-		large := n.t.cfg.DivideBytes > 0 && n.sourceBytes >= n.t.cfg.DivideBytes
-		return n.open && (large || n.sealAsked && idle || now.Sub(n.began) >= n.t.cfg.Timeout/3)
-	case n.position.Now:
+	case !s.position.Whole: // the source transaction is too large, or comes too slowly
+		large := s.sink.cfg.DivideBytes > 0 && s.sourceBytes >= s.sink.cfg.DivideBytes
+		return s.open && (large || s.sealAsked && idle || now.Sub(s.began) >= s.sink.cfg.Timeout/3)
+	case s.position.Now:
 		return true
-	case len(n.batches) == 0:
-		return now.Sub(n.committed) >= idlePositions
-	case n.sealAsked, n.bytes >= n.t.cfg.MaxBytes:
+	case len(s.batches) == 0:
+		return now.Sub(s.committed) >= idlePositions
+	case s.sealAsked, s.bytes >= s.sink.cfg.MaxBytes:
 		return true
 	}
-	return now.Sub(n.committed) >= n.t.cfg.Interval && (idle || now.Sub(n.began) >= n.t.cfg.Interval)
+	return now.Sub(s.committed) >= s.sink.cfg.Interval && (idle || now.Sub(s.began) >= s.sink.cfg.Interval)
 }
 
 // wait is how long nothing will be due by itself.
-func (n *producerSession) wait(now time.Time) time.Duration {
+func (s *producerSession) wait(now time.Time) time.Duration {
 	at := now.Add(time.Hour)
 	switch {
-	case n.position == nil || n.uncovered:
-	case !n.position.Whole:
-		if n.open {
-			at = n.began.Add(n.t.cfg.Timeout / 3)
+	case s.position == nil || s.uncovered:
+	case !s.position.Whole:
+		if s.open {
+			at = s.began.Add(s.sink.cfg.Timeout / 3)
 		}
-	case len(n.batches) == 0:
-		at = n.committed.Add(idlePositions)
+	case len(s.batches) == 0:
+		at = s.committed.Add(idlePositions)
 	default:
-		at = n.committed.Add(n.t.cfg.Interval)
+		at = s.committed.Add(s.sink.cfg.Interval)
 	}
 	return max(at.Sub(now), time.Millisecond)
 }
 
 // seal commits the transaction with the last position.
-func (n *producerSession) seal() error {
-	if n.position == nil {
-		n.finished(nil)
+func (s *producerSession) seal() error {
+	if s.position == nil {
+		s.finished(nil)
 		return nil
 	}
-	if err := n.begin(); err != nil {
+	if err := s.begin(); err != nil {
 		return err
 	}
-	rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic, Key: []byte(n.holder.Key), Value: n.position.Value, Context: context.Background(), Timestamp: time.Now()}
-	n.answers.wg.Add(1)
-	n.client.Produce(context.Background(), rec, func(r *kgo.Record, err error) {
+	rec := &kgo.Record{Topic: s.sink.cfg.CheckpointTopic, Key: []byte(s.holder.Key), Value: s.position.Value, Context: context.Background(), Timestamp: time.Now()}
+	s.answers.wg.Add(1)
+	s.client.Produce(context.Background(), rec, func(r *kgo.Record, err error) {
 		if err != nil {
 			if err = causeOf(r, err); !errors.Is(err, sink.ErrHalted) {
-				err = &checkpointError{n.t.cfg.CheckpointTopic, err}
+				err = &checkpointError{s.sink.cfg.CheckpointTopic, err}
 			}
 		}
-		n.answers.settled(r, err)
+		s.answers.settled(r, err)
 	})
-	if err := n.flush(); err != nil {
+	if err := s.flush(); err != nil {
 		return err
 	}
 	// The commit counts whatever it finds: only a transaction without a failure may
 	// get this far.
-	if n.answers.isBroken() {
-		if err := n.answers.failures()[rec]; err != nil && !errors.Is(err, sink.ErrHalted) {
+	if s.answers.isBroken() {
+		if err := s.answers.failures()[rec]; err != nil && !errors.Is(err, sink.ErrHalted) {
 			return err
 		}
 		return sink.ErrHalted
 	}
-	if err := n.client.commit(context.Background()); err != nil {
+	if err := s.client.commit(context.Background()); err != nil {
 		return &commitError{err}
 	}
-	n.sealed()
+	s.sealed()
 	return nil
 }
 
 // flush waits until everything is answered, or the first failure is.
-func (n *producerSession) flush() error {
-	ctx, cancel := context.WithCancel(n.life)
+func (s *producerSession) flush() error {
+	ctx, cancel := context.WithCancel(s.life)
 	defer cancel()
 	flushed := make(chan struct{})
 	go func() {
 		defer close(flushed)
-		_ = n.client.Flush(ctx) // fails with ctx alone
+		_ = s.client.Flush(ctx) // fails with ctx alone
 	}()
 	select {
 	case <-flushed:
-		return context.Cause(n.life)
-	case <-n.answers.broken:
+		return context.Cause(s.life)
+	case <-s.answers.broken:
 		cancel()
 		<-flushed
 		return nil
@@ -294,35 +294,35 @@ func (n *producerSession) flush() error {
 }
 
 // sealed reports a committed transaction and makes room for the next one.
-func (n *producerSession) sealed() {
-	batches, m := n.batches, n.position
-	n.committed = time.Now()
-	n.open, n.batches, n.answers, n.position, n.bytes = false, nil, newOutcomes(), nil, 0
-	n.sourceBytes = 0
+func (s *producerSession) sealed() {
+	batches, position := s.batches, s.position
+	s.committed = time.Now()
+	s.open, s.batches, s.answers, s.position, s.bytes = false, nil, newOutcomes(), nil, 0
+	s.sourceBytes = 0
 	if len(batches) > 0 {
-		n.sealAsked = false
+		s.sealAsked = false
 	}
-	if n.t.cfg.Ended != nil {
-		n.t.cfg.Ended(sink.Committed)
+	if s.sink.cfg.Ended != nil {
+		s.sink.cfg.Ended(sink.Committed)
 	}
-	if m.Committed != nil {
-		m.Committed()
+	if position.Committed != nil {
+		position.Committed()
 	}
-	for i, p := range batches {
+	for i, b := range batches {
 		if i == len(batches)-1 { // before the last done: a seal that the caller asks for after an earlier one is not needed, and does not count
-			n.mu.Lock()
-			n.seals++
-			n.mu.Unlock()
+			s.mu.Lock()
+			s.commits++
+			s.mu.Unlock()
 		}
-		p.free()
-		p.done(nil)
+		b.free()
+		b.done(nil)
 	}
-	n.finished(nil)
+	s.finished(nil)
 }
 
-func (n *producerSession) finished(err error) {
-	if f := n.finish; f != nil {
-		n.finish = nil
+func (s *producerSession) finished(err error) {
+	if f := s.finish; f != nil {
+		s.finish = nil
 		f(err)
 	}
 }
@@ -335,88 +335,88 @@ const (
 )
 
 // abandon ends the session: it aborts what is open and fails everything.
-func (n *producerSession) abandon(cause error, rest []step) {
-	n.mu.Lock()
-	n.dead = sink.ErrHalted
+func (s *producerSession) abandon(cause error, rest []call) {
+	s.mu.Lock()
+	s.dead = sink.ErrHalted
 	if errors.Is(cause, sink.ErrClosed) {
-		n.dead = sink.ErrClosed
+		s.dead = sink.ErrClosed
 	}
-	rest = append(rest, n.queue...)
-	n.queue = nil
-	n.mu.Unlock()
+	rest = append(rest, s.queue...)
+	s.queue = nil
+	s.mu.Unlock()
 
-	age := time.Since(n.began)
+	age := time.Since(s.began)
 	limit := abortTimeout
-	if n.life.Err() != nil {
+	if s.life.Err() != nil {
 		limit = endTimeout
 	}
-	began := n.open
+	began := s.open
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	if n.open {
-		_ = n.client.AbortBufferedRecords(ctx) // what is left then fails with the client
+	if s.open {
+		_ = s.client.AbortBufferedRecords(ctx) // what is left then fails with the client
 		if ctx.Err() == nil {
-			_ = n.client.EndTransaction(ctx, kgo.TryAbort)
+			_ = s.client.EndTransaction(ctx, kgo.TryAbort)
 		}
 	}
 	cancel()
-	n.client.Close()
-	n.answers.wg.Wait()
-	failed := n.answers.failures()
-	n.repair(failed)
+	s.client.Close()
+	s.answers.wg.Wait()
+	failed := s.answers.failures()
+	s.repair(failed)
 
-	describe := func(topic string, err error) sink.Failure { return n.t.failure(topic, err, age) }
-	if began && n.t.cfg.Ended != nil {
+	describe := func(topic string, err error) sink.Failure { return s.sink.failure(topic, err, age) }
+	if began && s.sink.cfg.Ended != nil {
 		if _, ok := errors.AsType[*commitError](cause); ok && !notAttempted(cause) {
-			n.t.cfg.Ended(sink.Unknown)
+			s.sink.cfg.Ended(sink.Unknown)
 		} else {
-			n.t.cfg.Ended(sink.Aborted)
+			s.sink.cfg.Ended(sink.Aborted)
 		}
 	}
-	for _, p := range n.batches {
-		p.fail(failed, cause, describe)
+	for _, b := range s.batches {
+		b.fail(failed, cause, describe)
 	}
-	for _, s := range rest {
+	for _, c := range rest {
 		switch {
-		case s.batch != nil:
-			s.batch.fail(nil, n.dead, describe)
-		case s.finish != nil:
-			n.finish = s.finish
+		case c.batch != nil:
+			c.batch.fail(nil, s.dead, describe)
+		case c.finish != nil:
+			s.finish = c.finish
 		}
 	}
-	n.batches = nil
-	n.finished(cause)
-	if lost := n.holder.Lost; lost != nil && !errors.Is(cause, sink.ErrClosed) && (!errors.Is(cause, sink.ErrHalted) || len(failed) > 0) {
-		lost(n.t.explain(cause, failed, age))
+	s.batches = nil
+	s.finished(cause)
+	if lost := s.holder.Lost; lost != nil && !errors.Is(cause, sink.ErrClosed) && (!errors.Is(cause, sink.ErrHalted) || len(failed) > 0) {
+		lost(s.sink.explain(cause, failed, age))
 	}
 }
 
 // repair makes the topics that are missing, where that is wanted, and looks at those
 // that were deleted.
-func (n *producerSession) repair(failed map[*kgo.Record]error) {
+func (s *producerSession) repair(failed map[*kgo.Record]error) {
 	missing, recreated := map[string]struct{}{}, map[string]struct{}{}
 	for r, err := range failed {
 		switch {
-		case r.Topic == n.t.cfg.CheckpointTopic:
+		case r.Topic == s.sink.cfg.CheckpointTopic:
 		case errors.Is(err, kerr.UnknownTopicOrPartition):
 			missing[r.Topic] = struct{}{}
 		case errors.Is(err, kerr.UnknownTopicID):
 			recreated[r.Topic] = struct{}{}
 		}
 	}
-	n.t.Topics.Repair(n.life, n.t.plain, missing, recreated)
+	s.sink.Topics.Repair(s.life, s.sink.plain, missing, recreated)
 }
 
 // end ends the goroutine and waits for that.
-func (n *producerSession) end(ctx context.Context, cause error) error {
-	n.stop(cause)
+func (s *producerSession) end(ctx context.Context, cause error) error {
+	s.stop(cause)
 	select {
-	case <-n.over:
+	case <-s.over:
 		return nil
 	case <-ctx.Done():
 	}
-	n.client.Close() // ends what it still waits for
+	s.client.Close() // ends what it still waits for
 	select {
-	case <-n.over:
+	case <-s.over:
 		return nil
 	case <-time.After(endTimeout):
 		return fmt.Errorf("close kafka client: %w", context.Cause(ctx))

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/producer"
@@ -135,24 +134,24 @@ func (t *Sink) Send(_ context.Context, records []record.Record, done func(error)
 		done(nil)
 		return
 	}
-	p := newTransactionBatch(records, done)
-	if err := t.put(step{batch: p}); err != nil {
-		p.fail(nil, err, t.Failure)
+	b := newTransactionBatch(records, done)
+	if err := t.put(call{batch: b}); err != nil {
+		b.fail(nil, err, t.Failure)
 	}
 }
 
 // SetPosition gives the position that the stream has after everything that was sent.
-func (t *Sink) SetPosition(p sink.Position) { _ = t.put(step{position: &p}) }
+func (t *Sink) SetPosition(p sink.Position) { _ = t.put(call{position: &p}) }
 
 // Seal ends the transaction at the last position, even inside a source transaction: the
 // caller cannot continue before something is committed. DivideBytes spares it that.
-func (t *Sink) Seal() { _ = t.put(step{seal: true}) }
+func (t *Sink) Seal() { _ = t.put(call{seal: true}) }
 
 // Finish ends what can be ended: the stream is over. done is called with nil when
 // everything that was sent is committed, and the last position with it. Records after
 // the last position, or of an open source transaction, fail.
 func (t *Sink) Finish(done func(error)) {
-	if err := t.put(step{finish: done}); err != nil {
+	if err := t.put(call{finish: done}); err != nil {
 		done(err)
 	}
 }
@@ -167,7 +166,7 @@ func (t *Sink) Refuses(r *record.Record) *sink.Failure {
 	return &f
 }
 
-func (t *Sink) put(s step) error {
+func (t *Sink) put(c call) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -176,7 +175,7 @@ func (t *Sink) put(s step) error {
 	case t.session == nil:
 		return sink.ErrHalted
 	}
-	return t.session.put(s)
+	return t.session.put(c)
 }
 
 // Resume does nothing: Open is what a failure needs.
@@ -189,11 +188,8 @@ func (t *Sink) Halt() {}
 // Ready asks the brokers whether they take us, and for the checkpoint topic. The
 // error is a *Error.
 func (t *Sink) Ready(ctx context.Context) error {
-	t.mu.Lock()
-	closed := t.closed
-	t.mu.Unlock()
-	if closed {
-		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
+	if err := t.refuseClosed(); err != nil {
+		return err
 	}
 	if err := t.Brokers.Ready(ctx); err != nil {
 		return err
