@@ -50,7 +50,7 @@ const (
 // is read after the lock. Nobody adds one until the partition is gone. The first wait, without
 // the lock, keeps writers from waiting for a relay that is behind.
 func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
-	if err := p.cfg.skips(); err != nil {
+	if err := p.cfg.refuseSkipped(); err != nil {
 		return false, err
 	}
 	fence, err := s.Fence(ctx)
@@ -73,7 +73,7 @@ func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 	if err != nil {
 		return false, busy(err)
 	}
-	waiting, err := p.keptSoon(ctx, s, slots)
+	waiting, err := p.readKeptSoon(ctx, s, slots)
 	if err != nil {
 		return false, err
 	}
@@ -83,11 +83,11 @@ func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 	return false, s.Remove(ctx)
 }
 
-// keptSoon is kept while writers wait: brokers that do not answer do not hold them up for long.
-func (p *Prover) keptSoon(ctx context.Context, s Looker, slots []Slot) (Waiting, error) {
+// readKeptSoon is readKept while writers wait: brokers that do not answer do not hold them up for long.
+func (p *Prover) readKeptSoon(ctx context.Context, s Looker, slots []Slot) (Waiting, error) {
 	within, cancel := context.WithTimeout(ctx, lockedWait)
 	defer cancel()
-	waiting, err := p.kept(within, s, slots)
+	waiting, err := p.readKept(within, s, slots)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		err = &fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonPartitionBusy, Op: "prove rows delivered",

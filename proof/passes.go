@@ -44,7 +44,7 @@ func (p *Prover) Passes(s Session, ahead int) *Passes {
 // of Session.Act, and the others are given up. Errors that a person or the relay has to end are
 // *fault.Error with one of the reasons of package fault.
 func (p *Passes) Next(ctx context.Context) (Outcome, error) {
-	if err := p.cfg.skips(); err != nil {
+	if err := p.cfg.refuseSkipped(); err != nil {
 		return Outcome{}, err
 	}
 	for {
@@ -92,7 +92,7 @@ func (p *Passes) prove(ctx context.Context) error {
 		return err
 	}
 	first := p.batches[0]
-	slots, passed, err := p.stand(ctx, p.session, first.fence, &first.wait)
+	slots, passed, err := p.pollSlots(ctx, p.session, first.fence, &first.wait)
 	p.looked = time.Now()
 	if first.wait.nudged { // the others were named before that
 		for _, b := range p.batches {
@@ -102,7 +102,7 @@ func (p *Passes) prove(ctx context.Context) error {
 	if err != nil || !passed {
 		return err
 	}
-	waiting, err := p.kept(ctx, p.session, slots)
+	waiting, err := p.readKept(ctx, p.session, slots)
 	if err != nil {
 		return err
 	}

@@ -54,11 +54,11 @@ func (w Waiting) full() error {
 	switch {
 	case w.Full:
 	case w.Unmarked:
-		return pause(fault.ReasonDeadLettersFull, "", "delete the rows of discarded dead letters, then, when none waits, the records of the dead-letter topic (kafka-delete-records.sh), and restart", "more dead letters were discarded than can be held against the rows")
+		return refuse(fault.ReasonDeadLettersFull, "", "delete the rows of discarded dead letters, then, when none waits, the records of the dead-letter topic (kafka-delete-records.sh), and restart", "more dead letters were discarded than can be held against the rows")
 	default:
 		return nil
 	}
-	return pause(fault.ReasonDeadLettersFull, "", "send or discard them: cdc-relay deadletter", "more dead letters wait than can be held against the rows")
+	return refuse(fault.ReasonDeadLettersFull, "", "send or discard them: cdc-relay deadletter", "more dead letters wait than can be held against the rows")
 }
 
 // without returns the rows that no letter waits for.

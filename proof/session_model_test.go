@@ -148,7 +148,7 @@ func (c *connection) Name(ctx context.Context) ([]Row, error) {
 		kept := w.kept()
 		for _, s := range w.slots {
 			if s.confirmed > kept.Delivered[s.name] {
-				c.looked = pause(fault.ReasonSlotMoved, s.name, "", "at the first look")
+				c.looked = refuse(fault.ReasonSlotMoved, s.name, "", "at the first look")
 			}
 		}
 	}

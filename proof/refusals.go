@@ -30,7 +30,7 @@ type Kept struct {
 	Before map[string]stored.BeforeSlot
 }
 
-func pause(reason, subject, hint, cause string, args ...any) error {
+func refuse(reason, subject, hint, cause string, args ...any) error {
 	return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "prove rows delivered", Subject: subject, Err: fmt.Errorf(cause, args...), Hint: hint}
 }
 
@@ -40,7 +40,7 @@ func subject(slot string) string { return fmt.Sprintf("slot %q", slot) }
 // fence; nil when none is.
 func slotsUsable(names []string, slots []Slot, fence wal.LSN) (behind *Slot, err error) {
 	if len(names) == 0 {
-		return nil, pause(fault.ReasonSlotMissing, "", "", "no slot is named that rows would have to pass")
+		return nil, refuse(fault.ReasonSlotMissing, "", "", "no slot is named that rows would have to pass")
 	}
 	found := make(map[string]*Slot, len(slots))
 	for i := range slots {
@@ -50,9 +50,9 @@ func slotsUsable(names []string, slots []Slot, fence wal.LSN) (behind *Slot, err
 		s := found[name]
 		switch {
 		case s == nil:
-			return nil, pause(fault.ReasonSlotMissing, subject(name), "rows since its last position are not delivered: keep them, and see the operations guide", "the slot does not exist")
+			return nil, refuse(fault.ReasonSlotMissing, subject(name), "rows since its last position are not delivered: keep them, and see the operations guide", "the slot does not exist")
 		case s.Lost != "":
-			return nil, pause(fault.ReasonSlotLost, subject(name), "rows since its last position are not delivered: keep them, and see the operations guide", "the slot has lost its WAL (%s)", s.Lost)
+			return nil, refuse(fault.ReasonSlotLost, subject(name), "rows since its last position are not delivered: keep them, and see the operations guide", "the slot has lost its WAL (%s)", s.Lost)
 		case s.Confirmed < fence && (behind == nil || s.Confirmed < behind.Confirmed):
 			behind = s
 		}
@@ -60,17 +60,17 @@ func slotsUsable(names []string, slots []Slot, fence wal.LSN) (behind *Slot, err
 	return behind, nil
 }
 
-// skips refuses to take rows for delivered that may have been left out.
-func (c *Config) skips() error {
+// refuseSkipped refuses to take rows for delivered that may have been left out.
+func (c *Config) refuseSkipped() error {
 	if !c.Skipped || c.SkippedAreDelivered {
 		return nil
 	}
-	return pause(fault.ReasonRowsSkipped, "", "set maintenance.skipped: treat_as_delivered if they may go as well", "rejected rows are left out (relay.on_reject: skip), and nothing names them")
+	return refuse(fault.ReasonRowsSkipped, "", "set maintenance.skipped: treat_as_delivered if they may go as well", "rejected rows are left out (relay.on_reject: skip), and nothing names them")
 }
 
-// ground refuses slots whose position is not the relay's own work, and rows before a slot of
+// checkKept refuses slots whose position is not the relay's own work, and rows before a slot of
 // which nobody knows. slots were read before kept.
-func (c *Config) ground(on wal.Lineage, slots []Slot, kept *Kept) error {
+func (c *Config) checkKept(on wal.Lineage, slots []Slot, kept *Kept) error {
 	if kept.Here.Lineage() != on {
 		return &fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonForeignServer, Op: "prove rows delivered",
@@ -88,7 +88,7 @@ func (c *Config) ground(on wal.Lineage, slots []Slot, kept *Kept) error {
 			return c.unknown(name, errors.New("the checkpoint topic has no position of it"))
 		}
 		if confirmed[name] > limit {
-			return pause(fault.ReasonSlotMoved, subject(name), "find out who moved it: rows in between may never be delivered, so keep them",
+			return refuse(fault.ReasonSlotMoved, subject(name), "find out who moved it: rows in between may never be delivered, so keep them",
 				"it is at %s, and the relay brought it to %s at most", confirmed[name], limit)
 		}
 		if err := c.Before(kept, name, confirmed[name]); err != nil {
@@ -99,7 +99,7 @@ func (c *Config) ground(on wal.Lineage, slots []Slot, kept *Kept) error {
 }
 
 func (c *Config) unknown(slot string, err error) error {
-	return pause(fault.ReasonBeforeSlotUnknown, subject(slot), "send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)", "whether rows from before it are delivered is not known: %w", err)
+	return refuse(fault.ReasonBeforeSlotUnknown, subject(slot), "send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)", "whether rows from before it are delivered is not known: %w", err)
 }
 
 // Before explains why nothing is known of the rows before a slot; nil: they are delivered.

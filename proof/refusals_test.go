@@ -80,7 +80,7 @@ func TestSlotsUsable_NamesTheOneThatIsFurthestBehind(t *testing.T) {
 }
 
 // Whatever does not fit what the brokers keep is a reason to do nothing.
-func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
+func TestCheckKept_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 	cfg := Config{Table: 7, Slots: []string{"a", "b"}, Others: []string{"else"}, Positions: stored.Promises}
 	slots := []Slot{{Name: "a", Confirmed: 100}, {Name: "b", Confirmed: 90}, {Name: "else", Confirmed: 1000}}
 	here := wal.Origin{SystemID: "1", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
@@ -98,7 +98,7 @@ func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 			k.Before["b"] = b
 		}
 	}
-	if err := cfg.ground(here.Lineage(), slots, sound()); err != nil {
+	if err := cfg.checkKept(here.Lineage(), slots, sound()); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -121,7 +121,7 @@ func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 	} {
 		kept := sound()
 		tt.spoil(kept)
-		err := cfg.ground(here.Lineage(), slots, kept)
+		err := cfg.checkKept(here.Lineage(), slots, kept)
 		if reasonOf(err) != tt.reason {
 			t.Errorf("%s: %v, want %s", name, err, tt.reason)
 		}
@@ -129,7 +129,7 @@ func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 }
 
 // The timeline of the record's point is one that the server's history left behind the point.
-func TestGround_TakesARecordOfATimelineBefore(t *testing.T) {
+func TestCheckKept_TakesARecordOfATimelineBefore(t *testing.T) {
 	cfg := Config{Table: 7, Slots: []string{"a"}, Positions: stored.Checkpoints}
 	here := wal.Origin{SystemID: "1", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
 	for timeline, points := range map[int32]map[wal.LSN]bool{1: {50: true, 51: false}, 2: {70: true, 71: false}, 3: {90: true, 91: false}} {
@@ -137,7 +137,7 @@ func TestGround_TakesARecordOfATimelineBefore(t *testing.T) {
 			kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 90}, Before: map[string]stored.BeforeSlot{
 				"a": {System: "1", Timeline: timeline, Slot: "a", OID: 7, Before: stored.BeforeSent, Point: point, Positions: stored.Checkpoints},
 			}}
-			if err := cfg.ground(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept); (err == nil) != want {
+			if err := cfg.checkKept(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept); (err == nil) != want {
 				t.Errorf("%s on timeline %d: %v", point, timeline, err)
 			}
 		}

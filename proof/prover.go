@@ -110,14 +110,14 @@ func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
 	return p.Passes(s, 0).Next(ctx)
 }
 
-// kept reads what the brokers keep, after the slots: a relay at work moves the checkpoint topic
+// readKept reads what the brokers keep, after the slots: a relay at work moves the checkpoint topic
 // first, and a letter is acknowledged before a slot passes its row.
-func (p *Prover) kept(ctx context.Context, s Looker, slots []Slot) (Waiting, error) {
+func (p *Prover) readKept(ctx context.Context, s Looker, slots []Slot) (Waiting, error) {
 	kept, err := p.records.Kept(ctx, slots)
 	if err != nil {
 		return Waiting{}, err
 	}
-	if err := p.cfg.ground(s.Lineage(), slots, kept); err != nil {
+	if err := p.cfg.checkKept(s.Lineage(), slots, kept); err != nil {
 		return Waiting{}, err
 	}
 	waiting, err := p.records.Waiting(ctx)
@@ -136,7 +136,7 @@ type Looker interface {
 // Ready explains why passes would do nothing, as far as that does not depend on the rows; nil when
 // nothing is in the way. It waits for no slot.
 func (p *Prover) Ready(ctx context.Context, s Looker) error {
-	if err := p.cfg.skips(); err != nil {
+	if err := p.cfg.refuseSkipped(); err != nil {
 		return err
 	}
 	names := p.cfg.all()
@@ -147,7 +147,7 @@ func (p *Prover) Ready(ctx context.Context, s Looker) error {
 	if _, err := slotsUsable(names, slots, 0); err != nil {
 		return err
 	}
-	_, err = p.kept(ctx, s, slots)
+	_, err = p.readKept(ctx, s, slots)
 	return err
 }
 
@@ -164,7 +164,7 @@ func (p *Prover) Await(ctx context.Context, s Waiter, fence wal.LSN) ([]Slot, er
 		if err := sleep(ctx, pause); err != nil {
 			return nil, err
 		}
-		slots, passed, err := p.stand(ctx, s, fence, &waited)
+		slots, passed, err := p.pollSlots(ctx, s, fence, &waited)
 		if err != nil || passed {
 			return slots, err
 		}
@@ -177,9 +177,9 @@ type wait struct {
 	nudged bool
 }
 
-// stand looks at the slots once, and reports whether all are past the fence. It fails when the wait
+// pollSlots looks at the slots once, and reports whether all are past the fence. It fails when the wait
 // has taken too long, and nudges a server whose slots get no further by themselves.
-func (p *Prover) stand(ctx context.Context, s Waiter, fence wal.LSN, w *wait) (slots []Slot, passed bool, err error) {
+func (p *Prover) pollSlots(ctx context.Context, s Waiter, fence wal.LSN, w *wait) (slots []Slot, passed bool, err error) {
 	if w.began.IsZero() {
 		w.began = time.Now()
 	}
