@@ -2,8 +2,9 @@ package postgres
 
 import (
 	"context"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Config says which server is connected to, and what is followed there.

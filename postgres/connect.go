@@ -393,6 +393,7 @@ func sessionParams(cfg Config, given map[string]string, replication bool) map[st
 	return params
 }
 
+// CloseQuietly closes a connection whose end nobody waits for.
 func CloseQuietly(conn *pgconn.PgConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -2,11 +2,12 @@ package postgres
 
 import (
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/fault"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/fault"
 )
 
 // ways describes the targets: host and how its certificate is treated.

@@ -1,10 +1,11 @@
 package postgres
 
 import (
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func TestHistory_IsParsed(t *testing.T) {

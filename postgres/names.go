@@ -3,11 +3,13 @@ package postgres
 import (
 	"errors"
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/fault"
 	"regexp"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/fault"
 )
 
+// CheckNames refuses names in cfg that no server takes, and a configuration that names no table.
 func CheckNames(cfg Config) error {
 	for _, shard := range cfg.Shards() {
 		if err := CheckSlotName(shard.Slot); err != nil {
@@ -69,6 +71,7 @@ func (c Config) BaseSlot() string {
 	return c.Slot
 }
 
+// SlotSubject and PublicationSubject are what errors call a slot and a publication.
 func SlotSubject(name string) string { return fmt.Sprintf("slot %q", name) }
 
 func PublicationSubject(name string) string { return fmt.Sprintf("publication %q", name) }

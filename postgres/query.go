@@ -19,19 +19,22 @@ type Querier struct {
 	Conn *pgconn.PgConn
 }
 
+// Cell is one value of a result.
 type Cell struct {
 	Text string
 	Null bool
 }
 
+// Cells are the values of one row.
 type Cells []Cell
 
-// Row is one result row; the first value that does not parse is kept in err.
+// Row is one result row; the first value that does not parse is kept in Err.
 type Row struct {
 	Cells Cells
 	Err   error
 }
 
+// ErrNoRow is the error of One where the result is empty.
 var ErrNoRow = errors.New("no row")
 
 // All returns the rows of the last statement in sql.
@@ -71,6 +74,7 @@ func (q Querier) One(sql string) (*Row, error) {
 	return &Row{Cells: rows[0]}, nil
 }
 
+// Exec runs statements whose rows are of no interest.
 func (q Querier) Exec(sql string) error {
 	_, err := q.All(sql)
 	return err
@@ -82,12 +86,14 @@ func (r *Row) setError(name string, err error) {
 	}
 }
 
+// Int is the i-th value; name is the one that an error gives it.
 func (r *Row) Int(name string, i int) int {
 	n, err := strconv.Atoi(r.Cells[i].Text)
 	r.setError(name, err)
 	return n
 }
 
+// LSN is the i-th value; NULL is zero.
 func (r *Row) LSN(name string, i int) wal.LSN {
 	if r.Cells[i].Null {
 		return 0
@@ -97,6 +103,7 @@ func (r *Row) LSN(name string, i int) wal.LSN {
 	return lsn
 }
 
+// Bigint is the i-th value; NULL is nil.
 func (r *Row) Bigint(name string, i int) *int64 {
 	if r.Cells[i].Null {
 		return nil
@@ -106,10 +113,13 @@ func (r *Row) Bigint(name string, i int) *int64 {
 	return &n
 }
 
+// Text is the i-th value; NULL is empty.
 func (r *Row) Text(i int) string { return r.Cells[i].Text }
 
+// Bool is the i-th value; NULL is false.
 func (r *Row) Bool(i int) bool { return r.Cells[i].Text == "t" }
 
+// QuoteLiteral makes text a string constant of SQL, with standard_conforming_strings on.
 func QuoteLiteral(text string) string {
 	return `'` + strings.ReplaceAll(text, `'`, `''`) + `'`
 }

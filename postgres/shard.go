@@ -2,10 +2,11 @@ package postgres
 
 import (
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // MaxShards bounds Shard.Count. Each shard has the server decode all of the WAL once

@@ -1,9 +1,10 @@
 package postgres
 
 import (
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"slices"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // WantsOf is what the table of that index asks for.

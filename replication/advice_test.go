@@ -1,10 +1,6 @@
 package replication
 
 import (
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
-	"github.com/cdc-relay/cdc-relay/wording"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +8,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // What messages of any package point to has to be there: a page of docs, and the heading on it.

@@ -2,8 +2,9 @@ package replication
 
 import (
 	"bytes"
-	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 )
 
 // FuzzFrames checks that messages come out of the buffer as they went in, however

@@ -2,9 +2,10 @@ package replication
 
 import (
 	"bytes"
-	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"io"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 )
 
 // slowReader gives at most step bytes a read.

@@ -4,10 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
-	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"runtime"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 )
 
 // flood is one message: the head, then zeros.

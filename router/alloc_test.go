@@ -1,9 +1,10 @@
 package router
 
 import (
+	"testing"
+
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"testing"
 )
 
 // Routing must not allocate for a row: the budget of the whole path is one

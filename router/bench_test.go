@@ -1,10 +1,11 @@
 package router
 
 import (
-	"github.com/cdc-relay/cdc-relay/router/format"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // BenchmarkRoute routes rows of our own table shape with a payload of about

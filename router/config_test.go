@@ -1,10 +1,11 @@
 package router
 
 import (
-	"github.com/cdc-relay/cdc-relay/router/format"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/format"
 )
 
 // wayOut is how a message says what to do, or what is allowed.

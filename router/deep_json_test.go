@@ -3,11 +3,12 @@ package router
 import (
 	"encoding/hex"
 	"errors"
-	"github.com/cdc-relay/cdc-relay/router/format"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // nested are documents of a depth.

@@ -1,12 +1,13 @@
 package router
 
 import (
-	"github.com/cdc-relay/cdc-relay/router/format"
-	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 )
 
 // headersOf shows headers in their order.

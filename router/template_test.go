@@ -1,10 +1,11 @@
 package router
 
 import (
-	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/router/template"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/template"
 )
 
 func TestTopic_FromTemplateAndRegex(t *testing.T) {

@@ -14,6 +14,7 @@ type Regex struct {
 	Anywhere *regexp.Regexp // Java's find
 }
 
+// Compile reads a pattern of java.util.regex.
 func Compile(pattern string, ignoreCase bool) (*Regex, error) {
 	t := translator{rest: pattern}
 	out, err := t.translate()
@@ -418,6 +419,7 @@ func Split(text string) []string {
 	return items
 }
 
+// MatchesAny reports whether one of the patterns matches the whole text.
 func MatchesAny(list []*Regex, text string) bool {
 	for _, r := range list {
 		if r.Whole.MatchString(text) {

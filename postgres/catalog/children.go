@@ -2,11 +2,12 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"slices"
-	"strings"
 )
 
 // below walks from every table to all that inherit from it, at any depth:

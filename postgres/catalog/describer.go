@@ -28,6 +28,7 @@ type Describer struct {
 // NewDescriber connects to nobody yet.
 func NewDescriber(cfg postgres.Config) *Describer { return &Describer{cfg: cfg} }
 
+// Describe reads the metadata of a relation's columns.
 func (s *Describer) Describe(rel *wal.Relation) ([]wal.ColumnMeta, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), describeTimeout(s.cfg))
 	defer cancel()

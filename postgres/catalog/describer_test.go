@@ -1,9 +1,10 @@
 package catalog
 
 import (
-	"github.com/cdc-relay/cdc-relay/postgres"
 	"testing"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/postgres"
 )
 
 // The server is not answered while the catalog is looked at, and ends the connection after

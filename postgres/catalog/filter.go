@@ -2,11 +2,12 @@ package catalog
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"slices"
-	"strings"
 )
 
 // shardVersion is the first with row filters.

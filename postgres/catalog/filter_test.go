@@ -2,10 +2,11 @@ package catalog
 
 import (
 	"errors"
-	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // The texts are what servers of 15 and 18 print.

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )

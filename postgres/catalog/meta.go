@@ -2,10 +2,11 @@ package catalog
 
 import (
 	"fmt"
+	"strings"
+
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"strings"
 )
 
 // ReadColumnMeta reads the catalog for rel's columns. One that the table no longer has

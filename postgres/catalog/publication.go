@@ -34,6 +34,7 @@ type Membership struct {
 	Only        string   // TableRow.only, where that was looked at
 }
 
+// Membership is how the publication has a table.
 func (p *PublicationRow) Membership(table wal.Table) Membership {
 	m := p.Tables[table]
 	m.Publication, m.alone = p.Name, len(p.Tables) == 1

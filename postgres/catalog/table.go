@@ -3,10 +3,11 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"strconv"
+
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"strconv"
 )
 
 // NotNull is the SQL condition that a column (a, of pg_attribute) has no NULL. From 18 on a NOT NULL
@@ -128,6 +129,7 @@ type TableColumns struct {
 	ordinary  int               // columns that are not generated, dropped ones aside
 }
 
+// Relation is the table as the stream announces it.
 func (c *TableColumns) Relation(oid uint32, table wal.Table) *wal.Relation {
 	return &wal.Relation{OID: oid, Namespace: table.Schema, Name: table.Name, Columns: c.published, Hidden: c.hidden}
 }

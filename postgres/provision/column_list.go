@@ -3,12 +3,13 @@ package provision
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"slices"
-	"strings"
 )
 
 // listVersion is the first with column lists in publications.

@@ -50,8 +50,8 @@ func (s *setup) afterCut(name string) error {
 	return nil
 }
 
-// CutLockTimeout bounds how long the lock of a cut is waited for, because writers wait behind it.
-const CutLockTimeout = 2 * time.Second
+// cutLockTimeout bounds how long the lock of a cut is waited for, because writers wait behind it.
+const cutLockTimeout = 2 * time.Second
 
 // Locked is a transaction that keeps writers out of tables. Nothing that it waits for may last.
 type Locked struct {
@@ -86,7 +86,7 @@ func LockTables(ctx context.Context, cfg postgres.Config, tables []CutTable) (*L
 // lock waits for every transaction that wrote to the tables, prepared ones too.
 func (l *Locked) lock() error {
 	// The commit of a cut has to be on disk: the slot is moved to a position before it.
-	err := l.q.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = 60000; SET LOCAL synchronous_commit = local", CutLockTimeout.Milliseconds()))
+	err := l.q.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = 60000; SET LOCAL synchronous_commit = local", cutLockTimeout.Milliseconds()))
 	if err != nil {
 		return postgres.Classify("begin the cut", err)
 	}
@@ -158,7 +158,7 @@ func DropTriggers(ctx context.Context, cfg postgres.Config, tables []CutTable) e
 	l := &Locked{q: q}
 	defer l.Close()
 	for _, t := range tables {
-		if err := q.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d", CutLockTimeout.Milliseconds())); err != nil {
+		if err := q.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d", cutLockTimeout.Milliseconds())); err != nil {
 			return postgres.Classify("drop the trigger of table "+t.Table.String(), err)
 		}
 		if err := l.as(t, UncutSQL(t.Table, t.OID)+"; COMMIT"); err != nil {

@@ -3,13 +3,14 @@ package sample
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // NewestRows reads the rows of cfg.Tables[table] that were written last, newest

@@ -350,7 +350,7 @@ type Selection struct {
 
 // condition is what a row has to meet. A comment at the operator's end takes no parenthesis.
 func (s *Selection) condition(after, upTo Tuple) string {
-	text := s.Order.Range(after, upTo)
+	text := s.Order.between(after, upTo)
 	if s.filter != "" {
 		text += " AND (" + s.filter + ")"
 	}

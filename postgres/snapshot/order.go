@@ -253,10 +253,10 @@ func (o *Order) at(place Tuple) string {
 	return strings.Join(same, " AND ")
 }
 
-// Range is the condition that a row comes after one place and not after another. A nil place
+// between is the condition that a row comes after one place and not after another. A nil place
 // bounds nothing. In an order that is not total the rows at the first place are in the range too:
 // only some of them may have been read.
-func (o *Order) Range(after, upTo Tuple) string {
+func (o *Order) between(after, upTo Tuple) string {
 	condition := "true"
 	if len(o.By) > 0 && len(after) == len(o.By) {
 		condition = o.later(after)

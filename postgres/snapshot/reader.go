@@ -67,7 +67,7 @@ func (r *Reader) Within(ctx context.Context, o *Order, places []Tuple, after, up
 	}
 	r.q.Ctx = ctx
 	var b strings.Builder
-	b.WriteString("SELECT " + o.Range(after, upTo) + " FROM (VALUES ")
+	b.WriteString("SELECT " + o.between(after, upTo) + " FROM (VALUES ")
 	for n, at := range places {
 		if n > 0 {
 			b.WriteString(", ")

@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ExclusionClass is the first of the two numbers of our advisory locks: "cdcr" in ASCII.
+// exclusionClass is the first of the two numbers of our advisory locks: "cdcr" in ASCII.
 // The second is the first four bytes of SHA-256 over system identifier, slash and slot.
-const ExclusionClass = 0x63646372
+const exclusionClass = 0x63646372
 
 // The locks are looked at this often, and an answer is waited for this long. Together it
 // is less than the server needs to find that we are gone (tcp_keepalives_idle), so we stop
@@ -82,7 +82,7 @@ func (x *Exclusion) key(slot string) uint32 {
 // held is the condition for rows of pg_locks, as l, to be a slot's lock.
 func (x *Exclusion) held(slot string) string {
 	return fmt.Sprintf(`l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.objid = '%d'::oid
-		AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())`, ExclusionClass, x.key(slot))
+		AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())`, exclusionClass, x.key(slot))
 }
 
 // Take locks a slot, which need not exist. While somebody else has it the error is of
@@ -93,7 +93,7 @@ func (x *Exclusion) Take(ctx context.Context, slot string) error {
 	if err := x.mayTake(slot); err != nil {
 		return err
 	}
-	row, err := x.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_try_advisory_lock(%d, %d)`, ExclusionClass, int32(x.key(slot))))
+	row, err := x.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_try_advisory_lock(%d, %d)`, exclusionClass, int32(x.key(slot))))
 	if err != nil {
 		return postgres.Classify(op+" "+subject, err)
 	}
@@ -213,7 +213,7 @@ func (x *Exclusion) still(ctx context.Context) error {
 	defer cancel()
 	x.q.Ctx = ctx
 	row, err := x.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_backend_pid(), pg_catalog.count(*) FROM pg_catalog.pg_locks l
-		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.pid = pg_catalog.pg_backend_pid()`, ExclusionClass))
+		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.pid = pg_catalog.pg_backend_pid()`, exclusionClass))
 	if pgconn.Timeout(err) {
 		return fmt.Errorf("the server did not answer within %s: %w", exclusionAnswer, err)
 	} else if err != nil {

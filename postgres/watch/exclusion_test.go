@@ -90,7 +90,7 @@ func TestExclusion_RefusesALockThatKeepsNobodyAway(t *testing.T) {
 	x := exclusion(t, cfg)
 	postgrestest.WantError(t, x.Take(t.Context(), cfg.Slot), fault.KindRefused, fault.ReasonConfiguration, "belongs to database", "postgres.url")
 	// As a pooler would give us the session of another one.
-	if err := x.q.Exec(fmt.Sprintf("SELECT pg_advisory_lock(%d, %d)", ExclusionClass, int32(x.key("free")))); err != nil {
+	if err := x.q.Exec(fmt.Sprintf("SELECT pg_advisory_lock(%d, %d)", exclusionClass, int32(x.key("free")))); err != nil {
 		t.Fatal(err)
 	}
 	postgrestest.WantError(t, x.Take(t.Context(), "free"), fault.KindRefused, fault.ReasonConfiguration, "pooler")

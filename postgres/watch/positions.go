@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"

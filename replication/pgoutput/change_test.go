@@ -3,12 +3,13 @@ package pgoutput
 import (
 	"errors"
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // renderChanges prints rows with what kind of change they are.

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

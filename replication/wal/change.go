@@ -45,6 +45,7 @@ type Change struct {
 	Whole bool
 }
 
+// Operations names what is wanted beyond inserts, as publish has it.
 func (w Wants) Operations() []string {
 	var ops []string
 	for _, op := range []struct {

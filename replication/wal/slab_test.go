@@ -2,11 +2,12 @@ package wal_test
 
 import (
 	"fmt"
+	"strings"
+	"testing"
+
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"strings"
-	"testing"
 )
 
 // What the slabs hold must be near what their batches are charged with: the

@@ -112,6 +112,7 @@ type Table struct {
 	Name   string
 }
 
+// QuoteIdentifier makes a name an identifier of SQL.
 func QuoteIdentifier(name string) string {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }

@@ -37,6 +37,7 @@ func CheckSpec(spec string) error {
 	return nil
 }
 
+// Index is where a relation has the column, or -1.
 func Index(rel *wal.Relation, name string) int {
 	return slices.IndexFunc(rel.Columns, func(c wal.Column) bool { return c.Name == name })
 }
@@ -44,6 +45,7 @@ func Index(rel *wal.Relation, name string) int {
 // fewColumns are named also where one of them is likely to be meant.
 const fewColumns = 12
 
+// Missing is the error of a column that a relation does not have; it names the one that was likely meant.
 func Missing(rel *wal.Relation, name string) error {
 	if why := rel.Hidden[name]; why != "" {
 		return &record.ColumnError{Column: name, Err: HiddenColumn(rel, name)}
@@ -86,6 +88,7 @@ func Hidden(names []string, exact bool, rel *wal.Relation) []string {
 	return found
 }
 
+// List names the columns of a relation for an error.
 func List(rel *wal.Relation) string {
 	if len(rel.Columns) == 0 {
 		return "no columns"
@@ -108,6 +111,7 @@ func Normal(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
 }
 
+// Has reports whether a relation has the column of `column#/pointer`.
 func Has(rel *wal.Relation, spec string) bool {
 	name, _ := SplitPointer(spec)
 	return Index(rel, name) >= 0

@@ -77,6 +77,7 @@ func (s *Source) Null() string {
 	return "NULL"
 }
 
+// BinarySafe reports whether the text of every value of the column is known from its binary form.
 func (s *Source) BinarySafe() bool { return s.Typ.exact }
 
 // Json reports whether the server has checked that the text is JSON.

@@ -46,11 +46,13 @@ var ExtensionName = regexp.MustCompile(`^[a-z0-9]{1,20}$`)
 // uriReference has the characters of RFC 3986; url.Parse alone takes others too.
 var uriReference = regexp.MustCompile(`^[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+$`)
 
+// IsURIReference reports whether CloudEvents take s as a source.
 func IsURIReference(s string) bool {
 	_, err := url.Parse(s)
 	return err == nil && uriReference.MatchString(s)
 }
 
+// IsCloudEvents reports whether a value format is one of the two of CloudEvents.
 func IsCloudEvents(format string) bool {
 	return format == CloudEvents || format == CloudEventsBinary
 }

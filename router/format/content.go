@@ -1,9 +1,10 @@
 package format
 
 import (
+	"slices"
+
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"slices"
 )
 
 // Content makes the value of a record, and those headers that a column or the format

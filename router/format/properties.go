@@ -2,6 +2,7 @@ package format
 
 import (
 	"bytes"
+
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )

@@ -2,8 +2,9 @@ package format
 
 import (
 	"bytes"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 func TestProperties(t *testing.T) {

@@ -19,6 +19,7 @@ type Field struct {
 	hidden bool // the payload at hand has a member of that name; merged only
 }
 
+// NewField is a column that a value takes up under a name.
 func NewField(name string, s *column.Source) (*Field, error) {
 	prefix, err := jsontext.AppendString(nil, []byte(name))
 	if err != nil {

@@ -153,6 +153,7 @@ func hex4(b []byte) (rune, bool) {
 	return r, true
 }
 
+// HexDigit is the value of a hexadecimal digit.
 func HexDigit(c byte) (byte, bool) {
 	switch {
 	case '0' <= c && c <= '9':
@@ -165,6 +166,7 @@ func HexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
+// SkipSpace is the position of the first byte from b[i] on that is no white space of JSON.
 func SkipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
 		i++
@@ -240,6 +242,7 @@ type elements struct {
 	Bad   bool // text is malformed; set when next returns false
 }
 
+// OpenElements begins to read an array or an object; false: text is none.
 func OpenElements(text []byte, open, closing byte) (elements, bool) {
 	i := SkipSpace(text, 0)
 	if i >= len(text) || text[i] != open {
@@ -341,6 +344,7 @@ func Lookup(text []byte, pointer []string) ([]byte, error) {
 	return at, nil
 }
 
+// Child is the member or element that one token of a JSON pointer names; nil: there is none.
 func Child(text []byte, token string) ([]byte, error) {
 	if e, ok := OpenElements(text, '{', '}'); ok {
 		var found []byte

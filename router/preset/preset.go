@@ -152,6 +152,7 @@ func withRecognised(roles ...Role) (columns [RoleCount][]string) {
 	return columns
 }
 
+// ByName is the preset of that name, or nil.
 func ByName(name string) *Preset {
 	i := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name })
 	if i < 0 {

@@ -31,6 +31,7 @@ func CheckTopicName(name []byte) error {
 	return CheckTopicCharacters(name)
 }
 
+// CheckTopicCharacters refuses what cannot be part of a topic's name.
 func CheckTopicCharacters(name []byte) error {
 	for _, c := range name {
 		if !InTopic(rune(c)) {
@@ -40,6 +41,7 @@ func CheckTopicCharacters(name []byte) error {
 	return nil
 }
 
+// InTopic reports whether a topic's name may have the character.
 func InTopic(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }

@@ -40,8 +40,8 @@ type Config struct {
 // Varies reports whether a row may give other bytes later: the latest version encodes it.
 func (c *Config) Varies() bool { return c.Options.Kind != "" && c.Given == nil && c.Version == 0 }
 
-// DefaultSubject is Confluent's TopicNameStrategy.
-const DefaultSubject = "${topic}-value"
+// defaultSubject is Confluent's TopicNameStrategy.
+const defaultSubject = "${topic}-value"
 
 // maxSubject is the longest subject in bytes that a row may give: it stands in the URL of a question.
 const maxSubject = 1024
@@ -52,7 +52,7 @@ const TopicName = "topic"
 // ParseSubject reads the template of a subject.
 func ParseSubject(subject string) (*template.Template, error) {
 	if subject == "" {
-		subject = DefaultSubject
+		subject = defaultSubject
 	}
 	return template.Parse(subject)
 }

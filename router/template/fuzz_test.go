@@ -1,9 +1,10 @@
 package template
 
 import (
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // FuzzTopicFilter: what is left of any text is a legal name but for its length, and a

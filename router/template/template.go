@@ -33,6 +33,7 @@ type Part struct {
 	group  int
 }
 
+// Filter changes the value that stands in for a name.
 type Filter struct {
 	Name string // lower, upper, topic or default
 	Text string // of default
@@ -40,6 +41,7 @@ type Filter struct {
 
 var errEmptyTemplate = errors.New("is empty; write a name, ${column}, or both")
 
+// Parse reads a template; Bind makes it ready for a relation.
 func Parse(s string) (*Template, error) {
 	if strings.TrimSpace(s) == "" {
 		return nil, errEmptyTemplate

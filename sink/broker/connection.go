@@ -41,6 +41,7 @@ const (
 	MetadataMinAge = time.Second
 )
 
+// WithDefaults returns a copy with every zero field set, or what is wrong with the configuration.
 func (c Connection) WithDefaults() (Connection, error) {
 	if len(c.Brokers) == 0 {
 		return c, errors.New("configure kafka: no brokers given")

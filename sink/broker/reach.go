@@ -72,6 +72,7 @@ func (r *Reach) set(broker int32, err error) {
 	r.last = err
 }
 
+// Reset forgets what was seen of the brokers: the client is replaced.
 func (r *Reach) Reset() {
 	r.mu.Lock()
 	r.brokers, r.last = nil, nil

@@ -29,6 +29,7 @@ type Creation struct {
 	Config            map[string]string
 }
 
+// WithDefaults returns a copy with every zero field set.
 func (c Creation) WithDefaults() Creation {
 	if c.ReplicationFactor == 0 {
 		c.ReplicationFactor = -1
@@ -67,6 +68,7 @@ type Creator struct {
 	refused map[string]error // why a missing topic could not be created
 }
 
+// NewCreator makes topics as want says. The topic keep, if any, keeps every record.
 func NewCreator(want Creation, keep string, log zerolog.Logger) *Creator {
 	return &Creator{want: want.WithDefaults(), keep: keep, log: log}
 }

@@ -8,6 +8,7 @@ type TopicSet struct {
 	names map[string]struct{}
 }
 
+// Add has the set hold the name.
 func (s *TopicSet) Add(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -17,6 +18,7 @@ func (s *TopicSet) Add(name string) {
 	s.names[name] = struct{}{}
 }
 
+// Has reports whether the set holds the name.
 func (s *TopicSet) Has(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
