@@ -56,7 +56,7 @@ type Consumer struct {
 	mu         sync.Mutex // guards the following
 	partitions map[place]*partition
 	troubled   time.Time // when the last trouble was logged
-	again      func()    // ends the session
+	endTaking  func()    // ends the session
 	why        error     // the session ends by itself
 	wentBack   bool      // a session ended because the database was set back
 
@@ -146,10 +146,10 @@ func (c *Consumer) sessions(ctx context.Context, session func(context.Context) e
 
 // session consumes until ctx ends, or until it meets something that takes a new client or a person.
 func (c *Consumer) session(ctx context.Context) error {
-	taking, again := context.WithCancel(ctx)
-	defer again()
+	taking, endTaking := context.WithCancel(ctx)
+	defer endTaking()
 	c.mu.Lock()
-	c.again, c.why = again, nil
+	c.endTaking, c.why = endTaking, nil
 	clear(c.partitions)
 	c.mu.Unlock()
 	connected, release := context.WithCancel(context.Background())
@@ -207,7 +207,7 @@ func (c *Consumer) endSession(why error) bool {
 		return false
 	}
 	c.why, c.wentBack = why, c.wentBack || back
-	c.again()
+	c.endTaking()
 	return true
 }
 

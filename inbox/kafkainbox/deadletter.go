@@ -102,7 +102,7 @@ func (p *partition) bury(q *queue, it item) error {
 	w.next("mark as dead")
 	if p.c.cfg.Offsets {
 		err = p.move(tx, []item{it})
-	} else if err = p.there(tx, q.lastKey()); err == nil {
+	} else if err = p.checkLastKey(tx, q.lastKey()); err == nil {
 		var fresh []bool
 		if fresh, err = p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), []inbox.Key{it.key}); err == nil && fresh[0] {
 			err = p.c.box.Bury(p.ctx, pgxinbox.Tx(tx), it.key)

@@ -284,7 +284,7 @@ func TestAdmit_RefusesWhatIsOlderThanTheKeys(t *testing.T) {
 		"young and before": {9, 90 * time.Minute, false, false}, "allowed": {9, 3 * time.Hour, true, false},
 	} {
 		p := testPartition(t, Config{Keep: time.Hour, AllowRewind: c.allow})
-		p.since = progress{next: 10, at: now.Add(-time.Hour)}
+		p.atStart = progress{next: 10, at: now.Add(-time.Hour)}
 		it := item{record: &kgo.Record{Topic: "t", Offset: c.offset, Timestamp: now.Add(-c.age), Headers: header}}
 		p.admit(&it, now)
 		var rewind *RewindError
@@ -299,7 +299,7 @@ func TestReached_IsTheDatabasesUntilSomethingIsDone(t *testing.T) {
 	if _, _, news := p.reached(); news {
 		t.Error("nothing is known, and it is news")
 	}
-	p.since, p.clock, p.loaded = progress{next: 100, at: time.Unix(1, 0)}, time.Unix(1, 0), true
+	p.atStart, p.clock, p.loaded = progress{next: 100, at: time.Unix(1, 0)}, time.Unix(1, 0), true
 	if now, here, _ := p.reached(); here || now.next != 100 {
 		t.Errorf("%+v, %t", now, here)
 	}
@@ -308,7 +308,7 @@ func TestReached_IsTheDatabasesUntilSomethingIsDone(t *testing.T) {
 	if !here || !news || now.next != 41 || now.epoch != 3 {
 		t.Errorf("%+v, %t, %t", now, here, news)
 	}
-	p.tell(now)
+	p.noteStored(now)
 	if _, _, news := p.reached(); news {
 		t.Error("it is news twice")
 	}
@@ -485,7 +485,7 @@ func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
 	for offset, want := range map[int64]bool{4: true, 5: false, 9: false, 10: false} {
 		p := testPartition(t, Config{Offsets: true})
 		p.expect(5)
-		p.since = progress{next: 10}
+		p.atStart = progress{next: 10}
 		p.add([16]byte{}, fetched(0, offset))
 		for _, it := range admitted(p) {
 			var rewind *RewindError
@@ -501,7 +501,7 @@ func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
 func TestAdd_RefusesALogThatWasCutWithOffsets(t *testing.T) {
 	for offsets, want := range map[bool][]int64{true: {11, 12, 13}, false: nil} {
 		p := testPartition(t, Config{Offsets: offsets})
-		p.since = progress{next: 10}
+		p.atStart = progress{next: 10}
 		p.expect(10)
 		p.add([16]byte{}, fetched(0, 10, 11, 12))
 		p.add([16]byte{}, fetched(0, 11, 12))
@@ -565,7 +565,7 @@ func TestConsumer_EndsWithAHandlerThatExits(t *testing.T) {
 			p.c.cfg.Handle, p.c.cfg.HandleRound = nil, func(context.Context, pgx.Tx, []*kgo.Record) error { return exit() }
 		}
 		ended := make(chan struct{})
-		p.c.again = func() { close(ended) }
+		p.c.endTaking = func() { close(ended) }
 		go func() { _, _ = p.call(nil, []*kgo.Record{{}}) }()
 		select {
 		case <-ended:
@@ -726,7 +726,7 @@ func TestTopic_IsKnownByItsID(t *testing.T) {
 func TestConsumer_EndsForTheFirstReason(t *testing.T) {
 	p := testPartition(t, Config{})
 	ended := 0
-	p.c.again = func() { ended++ }
+	p.c.endTaking = func() { ended++ }
 	lost, topic := &LostError{}, &TopicError{}
 	if !p.c.endSession(lost) || p.c.endSession(topic) || !errors.Is(p.c.ending(), lost) || p.c.wentBack {
 		t.Error(p.c.ending())

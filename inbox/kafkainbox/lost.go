@@ -97,7 +97,7 @@ func noticing(cfg *pgx.ConnConfig, crashed *atomic.Bool) {
 // cannot, it returns nil, and no loss counts. Its connections are not of the consumer's pool, all of
 // which rounds may have.
 func (p *partition) probe(it *item) *probe {
-	if it.lost == 0 {
+	if it.lostAfter == 0 {
 		return nil
 	}
 	w := &probe{}
@@ -111,7 +111,7 @@ func (p *partition) probe(it *item) *probe {
 	if w.conn, err = pgx.ConnectConfig(p.ctx, cfg); err != nil {
 		return nil
 	}
-	if !w.begin(p.ctx) || !p.pause(min(2*it.lost, aheadLimit)) || !w.answers(p.ctx) {
+	if !w.begin(p.ctx) || !p.pause(min(2*it.lostAfter, aheadLimit)) || !w.answers(p.ctx) {
 		w.close()
 		return nil
 	}

@@ -16,11 +16,11 @@ import (
 
 // partition is one that this member owns, from its assignment until it goes.
 type partition struct {
-	c      *Consumer
-	topic  string
-	number int32
-	queues []*queue
-	since  progress // what the database knew at the assignment; written before the queues run
+	c       *Consumer
+	topic   string
+	number  int32
+	queues  []*queue
+	atStart progress // what the database knew at the assignment; written before the queues run
 
 	stopping chan struct{} // closed: take nothing more
 	ended    chan struct{} // closed when its goroutines are gone
@@ -30,7 +30,7 @@ type partition struct {
 	mu      sync.Mutex // guards the following
 	tracker tracker
 	clock   time.Time // see advance
-	loaded  bool      // since is known
+	loaded  bool      // atStart is known
 	queued  int       // records taken and not done
 	bytes   int
 	paused  bool
@@ -66,9 +66,9 @@ type item struct {
 	at     time.Time // of the key
 	err    error     // why it cannot be handled
 
-	losses  int           // rounds that it was the first of, and that lost their connection
-	watched bool          // see lost.go
-	lost    time.Duration // how long its last attempt took that was watched and lost its connection
+	losses    int           // rounds that it was the first of, and that lost their connection
+	watched   bool          // see lost.go
+	lostAfter time.Duration // how long its last attempt took that was watched and lost its connection
 }
 
 // claimed is a key that was claimed and is committed. Without text it is none.
@@ -213,7 +213,7 @@ func (p *partition) load() bool {
 		if err == nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.since, p.clock, p.source.row, p.loaded = since, since.at, since.id, true
+			p.atStart, p.clock, p.source.row, p.loaded = since, since.at, since.id, true
 			return true
 		}
 		p.c.trouble(p.ctx, err)
@@ -285,8 +285,8 @@ func (p *partition) admit(it *item, at time.Time) {
 	if p.c.cfg.Offsets { // follow knows where fetching began; whoever moved the offset since then has overtaken the round
 		return
 	}
-	if since := p.since.at.Add(-p.c.cfg.Keep); !p.c.cfg.AllowRewind && it.record.Offset < p.since.next && it.record.Timestamp.Before(since) {
-		it.err = &RewindError{Next: p.since.next, Since: since}
+	if since := p.atStart.at.Add(-p.c.cfg.Keep); !p.c.cfg.AllowRewind && it.record.Offset < p.atStart.next && it.record.Timestamp.Before(since) {
+		it.err = &RewindError{Next: p.atStart.next, Since: since}
 		return
 	}
 	key, err := p.key(it.record)
@@ -367,15 +367,15 @@ func (p *partition) await(limit time.Duration) bool {
 
 // reached is how far the partition is, whether that was reached since its assignment, and whether
 // it is news. Where every record so far is of a time to come its clock is zero, and moves nothing.
-func (p *partition) reached() (now progress, here, news bool) {
+func (p *partition) reached() (now progress, moved, news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, here = progress{next: p.tracker.next, epoch: p.tracker.epoch, at: p.clock, id: p.source.row}, p.tracker.next >= 0
-	if !here {
-		here = p.behind                        // the group has to be told all the same
-		now.next, now.epoch = p.since.next, -1 // the clock alone may have moved
+	now, moved = progress{next: p.tracker.next, epoch: p.tracker.epoch, at: p.clock, id: p.source.row}, p.tracker.next >= 0
+	if !moved {
+		moved = p.behind                         // the group has to be told all the same
+		now.next, now.epoch = p.atStart.next, -1 // the clock alone may have moved
 	}
-	return now, here, p.loaded && now.next >= 0 && now != p.stored
+	return now, moved, p.loaded && now.next >= 0 && now != p.stored
 }
 
 func (p *partition) isBehind() {
@@ -384,7 +384,7 @@ func (p *partition) isBehind() {
 	p.behind = true
 }
 
-func (p *partition) tell(told progress) {
+func (p *partition) noteStored(told progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stored = told
@@ -397,7 +397,7 @@ func (p *partition) drained(end int64, at time.Time) {
 	defer p.mu.Unlock()
 	next := p.tracker.next
 	if next < 0 {
-		next = p.since.next
+		next = p.atStart.next
 	}
 	if p.loaded && p.tracker.idle() && next >= 0 && next == end && at.After(p.clock) {
 		p.clock = at
@@ -415,8 +415,8 @@ func (p *partition) lowest() int64 {
 	return p.tracker.lowest()
 }
 
-// waits reports whether everything taken is done.
-func (p *partition) waits() bool {
+// isIdle reports whether everything taken is done.
+func (p *partition) isIdle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.loaded && p.tracker.idle()
@@ -426,7 +426,7 @@ func (p *partition) waits() bool {
 func (p *partition) isNew() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.since.next < 0
+	return p.atStart.next < 0
 }
 
 // pause waits, and reports false when the partition is to stop.

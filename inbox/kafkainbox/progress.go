@@ -21,7 +21,7 @@ import (
 )
 
 // statements are those about progress, and one about keys.
-type statements struct{ load, all, store, begin, move, oldest, there, try, tried string }
+type statements struct{ load, all, store, begin, move, oldest, hasKey, try, tried string }
 
 func compile(schema string) statements {
 	in := cmp.Or(schema, "public")
@@ -52,7 +52,7 @@ func compile(schema string) statements {
 			" RETURNING starts, next, topic_id",
 		move:   "UPDATE " + table + " SET next = $5, at = greatest(at, $6), starts = 0" + one + " AND next = $4 AND (topic_id = $7::uuid OR $7::uuid IS NULL)",
 		oldest: "SELECT min(least(at, now())) FROM " + table + " WHERE consumer = $1",
-		there:  "SELECT " + has("$2", "$3", "$4", "$5::timestamptz", "$6"),
+		hasKey: "SELECT " + has("$2", "$3", "$4", "$5::timestamptz", "$6"),
 		try: "INSERT INTO " + attempts + " AS a (consumer, topic, partition, record, n) VALUES ($1, $2, $3, $4, 1)" +
 			" ON CONFLICT (consumer, topic, partition, record) DO UPDATE SET n = least(a.n, $5) + 1 RETURNING n",
 		tried: "DELETE FROM " + attempts + one + " AND record = $4",
@@ -185,10 +185,10 @@ func (c *Consumer) flush(ctx context.Context, partitions []*partition) error {
 	if c.isSetBack() {
 		return nil // what is reached here is not there
 	}
-	var news []told
+	var news []report
 	for _, p := range partitions {
-		if now, here, is := p.reached(); is {
-			news = append(news, told{p, now, here, p.newest()})
+		if now, moved, is := p.reached(); is {
+			news = append(news, report{p, now, moved, p.newest()})
 		}
 	}
 	if len(news) == 0 {
@@ -210,21 +210,25 @@ func (c *Consumer) flush(ctx context.Context, partitions []*partition) error {
 		return err
 	}
 	for _, t := range news {
-		t.p.tell(t.now)
+		t.p.noteStored(t.now)
 	}
 	return nil
 }
 
-type told struct {
-	p    *partition
-	now  progress
-	here bool // next was reached since the assignment
+// report is what a flush writes of a partition.
+type report struct {
+	p     *partition
+	now   progress
+	moved bool // next was reached since the assignment
 
 	newest []claimed // keys that were claimed last, one of each queue
 }
 
-func (c *Consumer) store(ctx context.Context, news []told) error {
-	slices.SortFunc(news, func(a, b told) int {
+func (c *Consumer) store(ctx context.Context, news []report) error {
+	if c.cfg.Offsets {
+		return nil // each round wrote it
+	}
+	slices.SortFunc(news, func(a, b report) int {
 		return cmp.Or(strings.Compare(a.p.topic, b.p.topic), cmp.Compare(a.p.number, b.p.number))
 	})
 	n := len(news)
@@ -235,9 +239,6 @@ func (c *Consumer) store(ctx context.Context, news []told) error {
 		for _, key := range t.newest {
 			of, parts, keys, claims = append(of, t.p.topic), append(parts, t.p.number), append(keys, key.text), append(claims, key.at)
 		}
-	}
-	if c.cfg.Offsets {
-		return nil // each round wrote it
 	}
 	tag, err := c.cfg.DB.Exec(ctx, c.sql.store, c.cfg.Consumer, topics, numbers, nexts, times, of, parts, keys, claims, c.cfg.Keep, ids)
 	if err != nil {
@@ -251,10 +252,10 @@ func (c *Consumer) store(ctx context.Context, news []told) error {
 
 // commit commits offsets, and reports whether the brokers took them. A group that is rebalancing
 // does not, which is harmless: the next member begins earlier, and drops what was handled.
-func (c *Consumer) commit(ctx context.Context, news []told) (bool, error) {
+func (c *Consumer) commit(ctx context.Context, news []report) (bool, error) {
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	for _, t := range news {
-		if !t.here {
+		if !t.moved {
 			continue // only the clock moved
 		}
 		if offsets[t.p.topic] == nil {
@@ -292,7 +293,7 @@ func (c *Consumer) lookAtEnds(ctx context.Context) {
 	c.reportUnplaced(ctx, time.Now())
 	var idle, unread []*partition
 	for _, p := range c.owned() {
-		if p.waits() {
+		if p.isIdle() {
 			idle = append(idle, p)
 			if p.isUnread() {
 				unread = append(unread, p)

@@ -55,7 +55,7 @@ func (p *partition) handle(q *queue, items []item) bool {
 			p.c.trouble(p.ctx, unknown)
 		case errors.Is(err, errOvertaken):
 			waits := len(items)
-			if items = p.left(items); len(items) == 0 {
+			if items = p.skipDone(items); len(items) == 0 {
 				return true
 			}
 			if len(items) < waits {
@@ -124,7 +124,7 @@ func (p *partition) round(q *queue, items []item, beside *probe) error {
 	}
 	if len(fresh) > 0 {
 		w.next("")
-		returned, err := p.call(tx, lent(fresh))
+		returned, err := p.call(tx, copiesOf(fresh))
 		if over(tx) {
 			return p.takeBack(tx, fresh[returned:], items, false)
 		}
@@ -227,7 +227,7 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]item, item, erro
 		}
 		return mine, last, p.move(tx, items)
 	}
-	if err := p.there(tx, q.lastKey()); err != nil {
+	if err := p.checkLastKey(tx, q.lastKey()); err != nil {
 		return nil, last, err
 	}
 	fresh, err := p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keysOf(items))
@@ -262,15 +262,15 @@ func keysOf(items []item) []inbox.Key {
 	return keys
 }
 
-// there returns errSetBack where the server lacks a key whose claim was committed. Without it a
+// checkLastKey returns errSetBack where the server lacks a key whose claim was committed. Without it a
 // round would handle records whose predecessors are to be handled again.
-func (p *partition) there(tx pgx.Tx, key claimed) error {
+func (p *partition) checkLastKey(tx pgx.Tx, key claimed) error {
 	if key.text == "" {
 		return nil
 	}
 	c := p.c
 	var is bool
-	if err := tx.QueryRow(p.ctx, c.sql.there, c.cfg.Consumer, p.topic, p.number, key.text, key.at, c.cfg.Keep).Scan(&is); err != nil {
+	if err := tx.QueryRow(p.ctx, c.sql.hasKey, c.cfg.Consumer, p.topic, p.number, key.text, key.at, c.cfg.Keep).Scan(&is); err != nil {
 		return fmt.Errorf("look for the last key: %w", err)
 	}
 	if !is {
@@ -312,8 +312,8 @@ func (p *partition) move(tx pgx.Tx, items []item) error {
 	return errOvertaken
 }
 
-// left counts as done what lies before the offset in the database, and returns the others.
-func (p *partition) left(items []item) []item {
+// skipDone counts as done what lies before the offset in the database, and returns the others.
+func (p *partition) skipDone(items []item) []item {
 	n := 0
 	for n < len(items) && items[n].record.Offset < p.opened.next {
 		n++
@@ -322,9 +322,9 @@ func (p *partition) left(items []item) []item {
 	return items[n:]
 }
 
-// lent are copies of the items' records for a handler, which may change them: the next attempt and the
+// copiesOf are copies of the items' records for a handler, which may change them: the next attempt and the
 // dead letter have them as they were read.
-func lent(items []item) []*kgo.Record {
+func copiesOf(items []item) []*kgo.Record {
 	n := 0
 	for i := range items {
 		n += len(items[i].record.Headers)

@@ -125,9 +125,9 @@ func (p *partition) guarded(q *queue, items []item) error {
 	}
 	began := time.Now()
 	failed := p.round(q, items, w)
-	items[0].lost = 0
+	items[0].lostAfter = 0
 	if gone := (*lostError)(nil); errors.As(failed, &gone) {
-		items[0].lost = time.Since(began)
+		items[0].lostAfter = time.Since(began)
 		failed = p.judged(w, gone)
 	}
 	if failed == nil && p.opened.suspects.Load() > 0 { // a record that is watched need not be of a suspect partition
