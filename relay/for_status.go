@@ -44,14 +44,14 @@ func (s *session) Lineage() wal.Lineage { return s.history.Lineage() }
 // StartLSN is the slot's position when the session began.
 func (s *session) StartLSN() wal.LSN { return s.start.lsn }
 
-// Stats are the tracker's.
+// Stats is what is in flight.
 func (s *session) Stats() checkpoint.Stats { return s.tracker.Stats() }
 
-// ToRepeat is the delivery's.
+// ToRepeat counts acknowledged rows that the next start sends again.
 func (s *session) ToRepeat(stats checkpoint.Stats) int { return s.delivery.ToRepeat(stats) }
 
 // Acked counts durable records of unfinished batches.
 func (s *session) Acked() int { return s.delivery.Acked() }
 
-// Silent is the source's.
+// Silent is how long the server was not heard.
 func (s *session) Silent() time.Duration { return s.src.Silent() }

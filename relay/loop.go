@@ -127,7 +127,7 @@ func (r *Relay) restartsAtOnce(err error) (why string, ok bool) {
 	if ending.ReadPast(err) {
 		return "reading rows again that came while the relay could not take them", true
 	}
-	return delivery.Again(err)
+	return delivery.RestartsAtOnce(err)
 }
 
 // forgetServerBack drops a token of serverBack that is older than the failure.

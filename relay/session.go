@@ -126,19 +126,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 		s.relay.ev.SessionStarted(s.src.StartLSN())
 	}
 	var reader sync.WaitGroup
-	reader.Go(func() {
-		s.intake.srcErr = s.src.Run(reading, s.intake.out, s.confirmed)
-		if s.intake.srcErr != nil && !s.drainsDespiteError() {
-			s.sourceLost(ending.LostConnection(s.intake.srcErr))
-		}
-		close(s.intake.out)
-		switch {
-		case s.intake.srcErr == nil:
-			s.watchConnection()
-		case s.drainsDespiteError():
-			s.awaitRowsBefore()
-		}
-	})
+	reader.Go(func() { s.read(reading) })
 	raising, endRaising := context.WithCancel(deliveryCtx)
 	defer endRaising()
 	var raiser sync.WaitGroup
@@ -162,6 +150,21 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 		s.relay.ev.SessionEnded(err)
 	}
 	return err
+}
+
+// read runs the source, and then looks after its end until the deliverer is done.
+func (s *session) read(reading context.Context) {
+	s.intake.srcErr = s.src.Run(reading, s.intake.out, s.confirmed)
+	if s.intake.srcErr != nil && !s.drainsDespiteError() {
+		s.sourceLost(ending.LostConnection(s.intake.srcErr))
+	}
+	close(s.intake.out)
+	switch {
+	case s.intake.srcErr == nil:
+		s.watchConnection()
+	case s.drainsDespiteError():
+		s.awaitRowsBefore()
+	}
 }
 
 // awaitPredecessor waits until no record of the relay that had the slot before can be on its way.

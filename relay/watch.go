@@ -156,9 +156,9 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 		return soon, err
 	}
 	show(snapshot)
-	changed := snapshot.Drift // a variable of its own: the monitor has the snapshot
+	changed, since := snapshot.Drift, r.noDriftUntil // copies: the monitor has the snapshot
 	if changed == nil {
-		defer func() { r.noDriftUntil = snapshot.WALEnd }()
+		r.noDriftUntil = snapshot.WALEnd
 		if s != nil {
 			if taken := s.slotTaken(snapshot); taken != nil {
 				s.interrupt(taken)
@@ -169,7 +169,7 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	}
 	switch {
 	case changed != nil && r.streamed.Load():
-		r.drift.CompareAndSwap(nil, &drift{changed, r.noDriftUntil})
+		r.drift.CompareAndSwap(nil, &drift{changed, since})
 		if s != nil {
 			s.frozen.CompareAndSwap(0, s.reported.Load())
 			s.interrupt(r.drift.Load())

@@ -39,7 +39,7 @@ func newFrames(src io.Reader) *frames {
 
 // next gives the next complete message; ok is false when readMore is needed.
 func (f *frames) next() (kind byte, body []byte, ok bool, err error) {
-	if f.left > 0 && !f.skipped() {
+	if f.left > 0 && !f.dropSkipped() {
 		return 0, nil, false, nil
 	}
 	size, known, err := f.pending()
@@ -83,7 +83,7 @@ func (f *frames) at(kind, body byte) bool {
 // when a message of another kind is next.
 func (f *frames) drop(kind byte) (more bool, err error) {
 	for {
-		if f.left > 0 && !f.skipped() {
+		if f.left > 0 && !f.dropSkipped() {
 			return true, nil
 		}
 		if f.w-f.r < frameHeader {
@@ -105,7 +105,8 @@ func (f *frames) skip() {
 	f.left, _, _ = f.pending()
 }
 
-func (f *frames) skipped() bool {
+// dropSkipped drops what is at hand of a message that is skipped, and reports whether that was its end.
+func (f *frames) dropSkipped() bool {
 	n := min(f.left, f.w-f.r)
 	f.r, f.left = f.r+n, f.left-n
 	return f.left == 0

@@ -60,7 +60,7 @@ func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.
 func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net.Conn, known *catalog.Catalog) *Stream {
 	opt = opt.withDefaults(known.SenderTimeout)
 	s := &Stream{
-		cfg: cfg, opt: opt, log: logger, conn: conn, said: make(notices),
+		cfg: cfg, opt: opt, log: logger, conn: conn, notices: make(notices),
 		frames: newFrames(conn),
 		start:  known.Confirmed,
 		origin: known.Origin(),
@@ -105,9 +105,9 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 
 // startCopy sends START_REPLICATION and waits for the copy to begin.
 func (s *Stream) startCopy(ctx context.Context) error {
-	forget := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
 	err := s.requestCopy()
-	if !forget() {
+	if !stop() {
 		return postgres.Classify("start replication", context.Cause(ctx))
 	}
 	return postgres.Classify("start replication", err)

@@ -35,15 +35,15 @@ var ErrAborted error = &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonC
 //  3. Run and Close are called once, in this order; all other methods from any goroutine at
 //     any time.
 type Stream struct {
-	cfg    postgres.Config
-	opt    Options
-	log    zerolog.Logger
-	conn   net.Conn
-	frames *frames
-	dec    *pgoutput.Decoder
-	status status
-	pace   socket.Pace
-	said   notices
+	cfg     postgres.Config
+	opt     Options
+	log     zerolog.Logger
+	conn    net.Conn
+	frames  *frames
+	dec     *pgoutput.Decoder
+	status  status
+	pace    socket.Pace
+	notices notices
 
 	process int // of the server, for this connection
 	start   wal.LSN
@@ -138,14 +138,14 @@ func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed fu
 	s.status.confirmed = confirmed
 	s.heard.Store(instant(time.Now()))
 	woken := make(chan struct{})
-	forget := context.AfterFunc(intake, func() {
+	stop := context.AfterFunc(intake, func() {
 		defer close(woken)
 		s.stopping.Store(true)
 		s.wake()
 	})
 	err := s.read(out)
 	s.heard.Store(0)
-	if !forget() {
+	if !stop() {
 		<-woken // its deadline must not hit Close
 	}
 	if s.broken != nil {
@@ -485,7 +485,7 @@ func (s *Stream) notice(body []byte) error {
 			Hint: "nothing after this position is confirmed; " + postgres.HintRecreate(fault.ReasonPublicationMissing, s.status.flush),
 		}
 	}
-	left, ok := s.said.admit(n.Code+" "+n.Message, time.Now())
+	left, ok := s.notices.admit(n.Code+" "+n.Message, time.Now())
 	if !ok {
 		return nil
 	}

@@ -291,9 +291,9 @@ func ResendChanged(err error) bool {
 	return errors.Is(err, errResendChanged) || errors.Is(err, ErrIsolated)
 }
 
-// Again returns why the next session begins at once after an error: this process has learned
+// RestartsAtOnce returns why the next session begins at once after an error: this process has learned
 // something about the rows that it reads again, and treats them differently.
-func Again(err error) (why string, ok bool) {
+func RestartsAtOnce(err error) (why string, ok bool) {
 	switch {
 	case errors.Is(err, errReadAgain):
 		return "reading a large transaction for the second time", true
