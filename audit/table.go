@@ -53,7 +53,7 @@ func (w *work) look(ctx context.Context, index int) (*side, error) {
 	if err != nil {
 		return nil, usage("--by: %w", err)
 	}
-	if err := w.holder.Check(ctx, &s.Selection); err != nil { // the operator's condition by itself
+	if err := w.holder.CheckSelection(ctx, &s.Selection); err != nil { // the operator's condition by itself
 		return nil, err
 	}
 	if within := by.Within(w.since, w.until); within != "" {
@@ -71,7 +71,7 @@ func (w *work) look(ctx context.Context, index int) (*side, error) {
 		at = "CASE WHEN pg_catalog.isfinite(" + column + ") AND " + column + " <= " + by.Now() + " THEN pg_catalog.date_part('epoch', " + column + ") END"
 	}
 	s.Beside = []string{"xmin", at}
-	return s, w.holder.Check(ctx, &s.Selection)
+	return s, w.holder.CheckSelection(ctx, &s.Selection)
 }
 
 // read visits the rows of a table as the stream would bring them. The row is good until the next.

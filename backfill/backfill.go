@@ -264,7 +264,7 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 		if selection.Order, err = t.Shape.Choose(c.order); err != nil {
 			return usage("--order: table %s: %w", t.Name, err)
 		}
-		if err := w.holder.Check(ctx, &selection); err != nil {
+		if err := w.holder.CheckSelection(ctx, &selection); err != nil {
 			return err
 		}
 		if err := options.fits(&selection, &b.Settings); err != nil {

@@ -103,7 +103,7 @@ func (w *work) besideAll(ctx context.Context) error {
 		return err
 	}
 	if r.Options.Yes { // a row from before the slot may not be visible yet
-		if err := w.outlive(ctx); err != nil {
+		if err := w.awaitWriters(ctx); err != nil {
 			return err
 		}
 	}

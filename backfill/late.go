@@ -128,7 +128,7 @@ func (f *finding) compare(more int) error {
 		if n == place.Table {
 			after = place.Done
 		}
-		within, err := f.reader.Within(f.ctx, &f.w.tables[n].Order, places, after, f.w.progress.Tables[n].Last)
+		within, err := f.reader.PlacesWithin(f.ctx, &f.w.tables[n].Order, places, after, f.w.progress.Tables[n].Last)
 		if err != nil {
 			return err
 		}

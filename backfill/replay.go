@@ -114,7 +114,7 @@ func (w *work) replayAll(ctx context.Context) error {
 			return err
 		}
 		defer give()
-		if err := w.outlive(ctx); err != nil { // a relay may have sent rows that are not visible yet
+		if err := w.awaitWriters(ctx); err != nil { // a relay may have sent rows that are not visible yet
 			return err
 		}
 	}

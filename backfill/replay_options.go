@@ -117,7 +117,7 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 		return usage("--order: table %s: %w", t.Name, err)
 	}
 	if r.Options.Where != "" { // the operator's condition by itself
-		if err := w.holder.Check(ctx, &s); err != nil {
+		if err := w.holder.CheckSelection(ctx, &s); err != nil {
 			return err
 		}
 		if err := s.Constant(); err != nil {
@@ -137,7 +137,7 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 		}
 	}
 	w.tables = []snapshot.Selection{s}
-	return w.holder.Check(ctx, &s)
+	return w.holder.CheckSelection(ctx, &s)
 }
 
 // condition is what chosen rows meet.

@@ -181,7 +181,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 // resume takes a new snapshot, and continues after the last place. The first one was made of the
 // WAL, and may have rows of commits that are not visible yet: they are waited for.
 func (w *work) resume(ctx context.Context, s *progress.State) error {
-	if err := w.outlive(ctx); err != nil {
+	if err := w.awaitWriters(ctx); err != nil {
 		return err
 	}
 	p := *s.Progress
@@ -201,8 +201,8 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 	return nil
 }
 
-// outlive waits until what was in the WAL at the call is visible to the next snapshot of SQL.
-func (w *work) outlive(ctx context.Context) error {
+// awaitWriters waits until what was in the WAL at the call is visible to the next snapshot of SQL.
+func (w *work) awaitWriters(ctx context.Context) error {
 	return w.holder.Ask(ctx, func(q postgres.Querier, _ int) error {
 		return catalog.AwaitOpen(q, provision.DefaultSlotTimeout)
 	})

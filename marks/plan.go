@@ -51,7 +51,7 @@ func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
 		if name := l.age(); name != "" {
 			age = wal.QuoteIdentifier(name)
 		}
-		due, err := s.Surveyor.Due(ctx, l.policy.Table, age, l.setting.unmarked)
+		due, err := s.Surveyor.CountDue(ctx, l.policy.Table, age, l.setting.unmarked)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func (s *Service) surveyLeaf(ctx context.Context, f *found, p *Policy, survey *m
 	}
 	f.Refused = append(f.Refused, p.refusals(survey, l.updates, l.setting, l.index)...)
 	if f.Identity.Known() {
-		if l.byID, err = s.Surveyor.Leads(ctx, survey.OID, f.Identity.Column()); err != nil {
+		if l.byID, err = s.Surveyor.HasIndex(ctx, survey.OID, f.Identity.Column()); err != nil {
 			return err
 		}
 	}

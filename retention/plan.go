@@ -72,7 +72,7 @@ func (s *Service) prove(ctx context.Context, f *found, plan *upkeep.Plan) error 
 func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
 	all := maintenance.Due{Counted: true}
 	for i := range f.leaves {
-		due, err := s.Surveyor.Due(ctx, f.leaves[i].table, wal.QuoteIdentifier(f.by.Name), f.condition)
+		due, err := s.Surveyor.CountDue(ctx, f.leaves[i].table, wal.QuoteIdentifier(f.by.Name), f.condition)
 		if err != nil {
 			return f.policy.readsOnly(err)
 		}

@@ -157,7 +157,7 @@ func (s *Service) Left(ctx context.Context, root, table uint32) bool {
 	if root == table {
 		return false
 	}
-	has, err := s.Surveyor.Has(ctx, root, table)
+	has, err := s.Surveyor.IsPartition(ctx, root, table)
 	return err == nil && !has
 }
 
@@ -165,7 +165,7 @@ func (s *Service) Left(ctx context.Context, root, table uint32) bool {
 // and what is done to them: a row that was written while the publication did not have the table
 // is not sent, although the slots pass it.
 func (s *Service) Sent(ctx context.Context, t *Target, oid uint32) error {
-	survey, err := s.Surveyor.Sent(ctx, oid, s.Publications())
+	survey, err := s.Surveyor.SurveyPublished(ctx, oid, s.Publications())
 	if err != nil {
 		return err
 	}

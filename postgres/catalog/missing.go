@@ -102,7 +102,7 @@ func publicationsOf(q postgres.Querier, cfg postgres.Config) string {
 	if err != nil {
 		return ""
 	}
-	return thereIs("publication", rows, " with the configured tables")
+	return foundText("publication", rows, " with the configured tables")
 }
 
 // SlotMissing completes what ReadSlot says of a slot that is not there: rows may wait in
@@ -113,9 +113,9 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 		return err
 	}
 	with := *e
-	if half, err := FindHalf(q, cfg); err == nil && half != nil {
-		with.Err = fmt.Errorf("the slot does not exist: %s", half.Text())
-		with.Hint = half.Hint()
+	if incomplete, err := FindIncomplete(q, cfg); err == nil && incomplete != nil {
+		with.Err = fmt.Errorf("the slot does not exist: %s", incomplete.Text())
+		with.Hint = incomplete.Hint()
 		return &with
 	}
 	if near := similarSlot(q, cfg); near != "" {
@@ -130,28 +130,28 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 	return &with
 }
 
-// Half is the slot of a backfill or a cutover that is not complete.
-type Half struct {
+// Incomplete is the slot of a backfill or a cutover that is not complete.
+type Incomplete struct {
 	Slot    string
 	Cutover bool
 }
 
-// FindHalf looks for one; nil: there is none.
-func FindHalf(q postgres.Querier, cfg postgres.Config) (*Half, error) {
-	for _, half := range []Half{{cfg.BackfillSlot(), false}, {cfg.CutoverSlot(), true}} {
-		rows, err := q.All("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = " + postgres.QuoteLiteral(half.Slot))
+// FindIncomplete looks for one; nil: there is none.
+func FindIncomplete(q postgres.Querier, cfg postgres.Config) (*Incomplete, error) {
+	for _, incomplete := range []Incomplete{{cfg.BackfillSlot(), false}, {cfg.CutoverSlot(), true}} {
+		rows, err := q.All("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = " + postgres.QuoteLiteral(incomplete.Slot))
 		if err != nil {
-			return nil, postgres.Classify("look for "+postgres.SlotSubject(half.Slot), err)
+			return nil, postgres.Classify("look for "+postgres.SlotSubject(incomplete.Slot), err)
 		}
 		if len(rows) > 0 {
-			return &half, nil
+			return &incomplete, nil
 		}
 	}
 	return nil, nil
 }
 
 // Text says what is there.
-func (h *Half) Text() string {
+func (h *Incomplete) Text() string {
 	what := "backfill"
 	if h.Cutover {
 		what = "cutover"
@@ -160,7 +160,7 @@ func (h *Half) Text() string {
 }
 
 // Hint is the next step.
-func (h *Half) Hint() string {
+func (h *Incomplete) Hint() string {
 	if h.Cutover {
 		return "let `cdc-relay cutover --mark-new --yes` complete it"
 	}
@@ -205,11 +205,11 @@ func IdleSlots(q postgres.Querier, cfg postgres.Config) string {
 	if err != nil {
 		return ""
 	}
-	return thereIs("slot", rows, ", which nobody reads")
+	return foundText("slot", rows, ", which nobody reads")
 }
 
-// thereIs names what is there, by the first column of rows.
-func thereIs(object string, rows []postgres.Cells, what string) string {
+// foundText names what is there, by the first column of rows.
+func foundText(object string, rows []postgres.Cells, what string) string {
 	if len(rows) == 0 {
 		return ""
 	}

@@ -59,7 +59,7 @@ func (s *Session) act(ctx context.Context, rows []proof.Row, before, where strin
 	}
 	done := results[len(results)-1]
 	if returning != "" {
-		s.miss(rows, done.Rows)
+		s.rememberMissed(rows, done.Rows)
 	}
 	return int(done.CommandTag.RowsAffected()), nil
 }

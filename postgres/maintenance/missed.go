@@ -12,8 +12,8 @@ import (
 // mostMissed is how many of the rows that Act left are remembered.
 const mostMissed = 1000
 
-// miss remembers those of the rows whose ids are not among those of the rows that were acted on.
-func (s *Session) miss(rows []proof.Row, acted [][][]byte) {
+// rememberMissed remembers those of the rows whose ids are not among those of the rows that were acted on.
+func (s *Session) rememberMissed(rows []proof.Row, acted [][][]byte) {
 	if len(acted) == len(rows) {
 		return
 	}
@@ -66,8 +66,8 @@ func (s *Session) Marked(ctx context.Context, ids []string) (marked, rest []stri
 	return marked, rest, nil
 }
 
-// Leads reports whether an index of the whole table leads to rows by a column.
-func (s *Surveyor) Leads(ctx context.Context, oid uint32, column string) (bool, error) {
+// HasIndex reports whether an index of the whole table leads to rows by a column.
+func (s *Surveyor) HasIndex(ctx context.Context, oid uint32, column string) (bool, error) {
 	s.session.q.Ctx = ctx
 	row, err := s.session.q.One(fmt.Sprintf(`SELECT EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 		WHERE i.indrelid = %d AND i.indisvalid AND i.indpred IS NULL AND a.attname = %s)`, oid, postgres.QuoteLiteral(column)))

@@ -207,11 +207,11 @@ func TestSurveyor_CountsWhatIsDue(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	due, err := s.Due(t.Context(), events, "published_at", "published_at < now() AND n = 1")
+	due, err := s.CountDue(t.Context(), events, "published_at", "published_at < now() AND n = 1")
 	if err != nil || !due.Counted || due.Rows != 3 || due.Undated != 2 || due.Oldest == nil || due.Oldest.Format(time.RFC3339Nano) != "2020-01-01T00:00:00.25Z" {
 		t.Errorf("%+v, %v", due, err)
 	}
-	if due, err = s.Due(t.Context(), events, "published_at", "n = 3"); err != nil || due.Rows != 0 || due.Oldest != nil {
+	if due, err = s.CountDue(t.Context(), events, "published_at", "n = 3"); err != nil || due.Rows != 0 || due.Oldest != nil {
 		t.Errorf("%+v, %v", due, err)
 	}
 	if _, err := s.Table(t.Context(), events, nil, nil); err != nil {

@@ -185,9 +185,9 @@ func (s *Surveyor) Leaves(ctx context.Context, oid uint32) (all []Leaf, err erro
 	return all, nil
 }
 
-// Has reports whether a table is a partition of another one, at whatever level. Whoever drops or
+// IsPartition reports whether a table is a partition of another one, at whatever level. Whoever drops or
 // detaches one is not waited for.
-func (s *Surveyor) Has(ctx context.Context, root, table uint32) (bool, error) {
+func (s *Surveyor) IsPartition(ctx context.Context, root, table uint32) (bool, error) {
 	s.session.q.Ctx = ctx
 	row, err := s.session.q.One(fmt.Sprintf(`WITH RECURSIVE tree(oid) AS (SELECT %d::oid
 			UNION ALL SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree t ON i.inhparent = t.oid WHERE NOT i.inhdetachpending)

@@ -23,7 +23,7 @@ func TestSurveyor_SeesThatATableWasPutBack(t *testing.T) {
 			defer s.Close()
 			look := func(table string) string {
 				t.Helper()
-				sent, err := s.Sent(t.Context(), uint32(harness.Query[int64](t, db, "SELECT $1::text::regclass::oid::bigint", table)), []string{"both_of"})
+				sent, err := s.SurveyPublished(t.Context(), uint32(harness.Query[int64](t, db, "SELECT $1::text::regclass::oid::bigint", table)), []string{"both_of"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -69,7 +69,7 @@ func TestSurveyor_SeesThatATableWasMovedBack(t *testing.T) {
 			oid := uint32(harness.Query[int64](t, db, "SELECT 'one'::regclass::oid::bigint"))
 			look := func() string {
 				t.Helper()
-				sent, err := s.Sent(t.Context(), oid, []string{"all_of"})
+				sent, err := s.SurveyPublished(t.Context(), oid, []string{"all_of"})
 				if err != nil {
 					t.Fatal(err)
 				}

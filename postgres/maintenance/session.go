@@ -206,8 +206,8 @@ func (s *Session) Lineage() wal.Lineage { return s.lineage }
 
 var errPooled = errors.New("the server ran a statement in another session than the first: a pooler is in between")
 
-// ours reports whether a statement ran in the session that was opened.
-func (s *Session) ours(pid int) error {
+// checkProcess refuses a statement that did not run in the session that was opened.
+func (s *Session) checkProcess(pid int) error {
 	if pid == s.pid {
 		return nil
 	}
@@ -263,7 +263,7 @@ func (s *Session) Slots(ctx context.Context, names []string) ([]proof.Slot, erro
 	var slots []proof.Slot
 	for _, cells := range rows {
 		row := postgres.Row{Cells: cells}
-		if err := s.ours(row.Int("pg_backend_pid", 0)); err != nil {
+		if err := s.checkProcess(row.Int("pg_backend_pid", 0)); err != nil {
 			return nil, err
 		}
 		if cells[1].Null {

@@ -149,9 +149,9 @@ func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Tabl
 	return found, nil
 }
 
-// Sent reads again what decides whether the rows of a table are in a stream: a Survey with its
+// SurveyPublished reads again what decides whether the rows of a table are in a stream: a Survey with its
 // OID, Filters, Unpublished and Published alone.
-func (s *Surveyor) Sent(ctx context.Context, oid uint32, publications []string) (*Survey, error) {
+func (s *Surveyor) SurveyPublished(ctx context.Context, oid uint32, publications []string) (*Survey, error) {
 	s.session.q.Ctx = ctx
 	t := &Survey{OID: oid}
 	return t, postgres.Classify("look at publications", whileDropped(func() error { return s.sent(t, publications) }))
@@ -405,8 +405,8 @@ func indexIn(plan []string) (index string) {
 // countTimeout bounds the counting.
 const countTimeout = 15 * time.Second
 
-// Due counts what a condition selects. age is the column that says how old a row is.
-func (s *Surveyor) Due(ctx context.Context, table wal.Table, age, condition string) (Due, error) {
+// CountDue counts what a condition selects. age is the column that says how old a row is.
+func (s *Surveyor) CountDue(ctx context.Context, table wal.Table, age, condition string) (Due, error) {
 	s.session.q.Ctx = ctx
 	op := "count the rows of table " + table.String()
 	if err := s.session.q.Exec(fmt.Sprintf("SET statement_timeout = %d", countTimeout.Milliseconds())); err != nil {

@@ -122,15 +122,15 @@ func slotFailure(q postgres.Querier, name string, err error, timeout time.Durati
 	}
 }
 
-// whileHalf refuses a slot while a backfill or a cutover is not complete: the new slot would
+// refuseWhileIncomplete refuses a slot while a backfill or a cutover is not complete: the new slot would
 // begin later than theirs, and the rows in between would be in neither.
-func (s *setup) whileHalf(name string) error {
-	half, err := catalog.FindHalf(s.q, s.cfg)
-	if err != nil || half == nil {
+func (s *setup) refuseWhileIncomplete(name string) error {
+	incomplete, err := catalog.FindIncomplete(s.q, s.cfg)
+	if err != nil || incomplete == nil {
 		return err
 	}
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "create", Subject: postgres.SlotSubject(name),
-		Err: errors.New(half.Text()), Hint: half.Hint(),
+		Err: errors.New(incomplete.Text()), Hint: incomplete.Hint(),
 	}
 }

@@ -21,9 +21,9 @@ type CutTable struct {
 	Set   []string // statements of the trigger, such as NEW.published_at := now()
 }
 
-// afterCut refuses a slot that begins now where the trigger of a cutover has marked rows before: no
+// refuseAfterCut refuses a slot that begins now where the trigger of a cutover has marked rows before: no
 // publisher sends these, and the slot would not have them.
-func (s *setup) afterCut(name string) error {
+func (s *setup) refuseAfterCut(name string) error {
 	if s.opt.AcceptCut {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (l *Locked) End() (wal.LSN, error) { return postgres.WALInserted(l.q) }
 // beginning of a slot that was made before, also where nobody else writes.
 func (l *Locked) Cut(system, slot string) (wal.LSN, error) {
 	for _, t := range l.tables {
-		if err := l.as(t, triggerSQL(t)); err != nil {
+		if err := l.asOwner(t, triggerSQL(t)); err != nil {
 			return 0, err
 		}
 	}
@@ -131,7 +131,7 @@ func (l *Locked) Cut(system, slot string) (wal.LSN, error) {
 			return 0, postgres.Classify("look at publications", err)
 		}
 		cut.As = catalog.Fingerprint(published)
-		if err := l.as(t, commentSQL(t, cut)); err != nil {
+		if err := l.asOwner(t, commentSQL(t, cut)); err != nil {
 			return 0, err
 		}
 	}
@@ -142,7 +142,7 @@ func (l *Locked) Cut(system, slot string) (wal.LSN, error) {
 // whether it did. To drop them takes a lock that readers hold up.
 func (l *Locked) Disable() error {
 	for _, t := range l.tables {
-		if err := l.as(t, "ALTER TABLE "+t.Table.SQL()+" DISABLE TRIGGER "+postgres.CutoverTrigger); err != nil {
+		if err := l.asOwner(t, "ALTER TABLE "+t.Table.SQL()+" DISABLE TRIGGER "+postgres.CutoverTrigger); err != nil {
 			return err
 		}
 	}
@@ -161,15 +161,15 @@ func DropTriggers(ctx context.Context, cfg postgres.Config, tables []CutTable) e
 		if err := q.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d", cutLockTimeout.Milliseconds())); err != nil {
 			return postgres.Classify("drop the trigger of table "+t.Table.String(), err)
 		}
-		if err := l.as(t, UncutSQL(t.Table, t.OID)+"; COMMIT"); err != nil {
+		if err := l.asOwner(t, UncutSQL(t.Table, t.OID)+"; COMMIT"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// as runs statements as the owner of a table, who then owns what they make.
-func (l *Locked) as(t CutTable, sql string) error {
+// asOwner runs statements as the owner of a table, who then owns what they make.
+func (l *Locked) asOwner(t CutTable, sql string) error {
 	row, err := l.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_get_userbyid(relowner) FROM pg_catalog.pg_class WHERE oid = %d`, t.OID))
 	if err == nil {
 		err = l.q.Exec("RESET ROLE; SET LOCAL ROLE " + wal.QuoteIdentifier(row.Text(0)) + "; " + sql)

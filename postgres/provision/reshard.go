@@ -170,10 +170,10 @@ func (r *resharding) publish() error {
 	return r.applyTransaction()
 }
 
-// outlive waits for the transactions that may have written rows before the publications
+// awaitWriters waits for the transactions that may have written rows before the publications
 // were there: such a row is decoded without them, however late its commit is. The
 // creation of a slot waits for the same.
-func (r *resharding) outlive() error {
+func (r *resharding) awaitWriters() error {
 	began, err := catalog.OpenTransactions(r.q)
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (r *resharding) outlive() error {
 
 // awaitOldSlots waits until the old slots have seen the new publications and are released.
 func (r *resharding) awaitOldSlots() error {
-	if err := r.outlive(); err != nil {
+	if err := r.awaitWriters(); err != nil {
 		return err
 	}
 	made, err := postgres.WALInserted(r.q)

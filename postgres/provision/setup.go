@@ -186,8 +186,8 @@ func (s *setup) roomForSlots() error {
 	}
 	if s.opt.WithoutSlots { // a backfill or a cutover has one more until its end
 		temporary := s.cfg.BackfillSlot()
-		if half, err := catalog.FindHalf(s.q, s.cfg); err == nil && half != nil {
-			temporary = half.Slot
+		if incomplete, err := catalog.FindIncomplete(s.q, s.cfg); err == nil && incomplete != nil {
+			temporary = incomplete.Slot
 		}
 		names = append(names, postgres.QuoteLiteral(temporary))
 	}
@@ -423,10 +423,10 @@ func (s *setup) planSlot(i int) error {
 	shard.slot = Step{Object: "slot", Name: name}
 	row, err := catalog.ReadSlot(s.q, s.server.ServerVersion, name)
 	if postgres.Reason(err) == fault.ReasonSlotMissing {
-		if err := s.whileHalf(name); err != nil {
+		if err := s.refuseWhileIncomplete(name); err != nil {
 			return err
 		}
-		if err := s.afterCut(name); err != nil {
+		if err := s.refuseAfterCut(name); err != nil {
 			return err
 		}
 		shard.slot.SQL = createSlot(name, s.server.ServerVersion)

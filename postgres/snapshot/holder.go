@@ -379,9 +379,9 @@ func (s *Selection) query(after, upTo Tuple) string {
 	return fields + " FROM " + s.from + " WHERE " + s.condition(after, upTo) + s.Order.sorted(false)
 }
 
-// Check has the server parse the selection, and the operator's condition in a second frame as
+// CheckSelection has the server parse the selection, and the operator's condition in a second frame as
 // well: only one whole expression passes both. Nothing is read.
-func (h *Holder) Check(ctx context.Context, s *Selection) error {
+func (h *Holder) CheckSelection(ctx context.Context, s *Selection) error {
 	return h.Ask(ctx, func(q postgres.Querier, _ int) error {
 		queries := []string{s.query(nil, nil)}
 		if s.Where != "" {

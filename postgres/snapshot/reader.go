@@ -60,8 +60,8 @@ func (r *Reader) Last(ctx context.Context, s *Selection) (Tuple, error) {
 	return at, nil
 }
 
-// Within tells of places which lie after one and not after another.
-func (r *Reader) Within(ctx context.Context, o *Order, places []Tuple, after, upTo Tuple) ([]bool, error) {
+// PlacesWithin tells of places which lie after one and not after another.
+func (r *Reader) PlacesWithin(ctx context.Context, o *Order, places []Tuple, after, upTo Tuple) ([]bool, error) {
 	if len(places) == 0 {
 		return nil, nil
 	}

@@ -156,7 +156,7 @@ func TestRead_GoesOnBehindEachPlace(t *testing.T) {
 					if got, _ := read(t, h, s, places[i], places[j]); !slices.Equal(got, all[i+1:j+1]) {
 						t.Errorf("%v: behind %s come %v, want %v", given, s.Order.Describe(places[i]), got, all[i+1:j+1])
 					}
-					within, err := r.Within(t.Context(), &s.Order, places, places[i], places[j])
+					within, err := r.PlacesWithin(t.Context(), &s.Order, places, places[i], places[j])
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -256,7 +256,7 @@ func TestWithin_ComparesByTheColumnsCollation(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		within, err := r.Within(t.Context(), &s.Order, places, places[0], places[2])
+		within, err := r.PlacesWithin(t.Context(), &s.Order, places, places[0], places[2])
 		if err != nil {
 			t.Fatal(err)
 		}

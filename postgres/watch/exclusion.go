@@ -159,7 +159,7 @@ func (x *Exclusion) Watch(ctx context.Context) (guarded context.Context, release
 			Err: fmt.Errorf("its session is lost: %w", err), Hint: "another redrive may be working on them by now",
 		})
 	}
-	if err := x.still(ctx); err != nil {
+	if err := x.checkHeld(ctx); err != nil {
 		lose(err)
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -183,7 +183,7 @@ func (x *Exclusion) watch(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := x.listen(ctx)
 		if err == nil {
-			err = x.still(ctx)
+			err = x.checkHeld(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
@@ -207,8 +207,8 @@ func (x *Exclusion) listen(ctx context.Context) error {
 	return err
 }
 
-// still asks whether this is our session and has its locks.
-func (x *Exclusion) still(ctx context.Context) error {
+// checkHeld asks whether this is our session and has its locks.
+func (x *Exclusion) checkHeld(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, exclusionAnswer)
 	defer cancel()
 	x.q.Ctx = ctx
