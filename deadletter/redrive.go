@@ -203,7 +203,7 @@ func (r *Redriver) perform(ctx context.Context, p chunk, whole map[Location]*Let
 	if !r.Discard {
 		out = r.deliver(ctx, p.entries, whole)
 		// That the brokers have a record stays true whoever has the letters by now.
-		outliving, cancel := outlive(ctx)
+		outliving, cancel := withStopGrace(ctx)
 		defer cancel()
 		ctx = outliving
 	}
@@ -291,7 +291,7 @@ func oneOf(entries []*Entry) (e *Entry, n int) {
 // A record whose bytes differ from those that were read or restored does not count, whether this
 // shows before or after it was sent.
 func (r *Redriver) sendChecked(ctx context.Context, queue []outgoing) (int, error) {
-	if err := unchanged(queue); err != nil {
+	if err := refuseChanged(queue); err != nil {
 		return 0, err
 	}
 	records := make([]record.Record, len(queue))
@@ -299,13 +299,13 @@ func (r *Redriver) sendChecked(ctx context.Context, queue []outgoing) (int, erro
 		records[i] = queue[i].record
 	}
 	n, err := r.send(ctx, records)
-	if changed := unchanged(queue[:n]); changed != nil {
+	if changed := refuseChanged(queue[:n]); changed != nil {
 		return 0, changed
 	}
 	return n, err
 }
 
-func unchanged(queue []outgoing) error {
+func refuseChanged(queue []outgoing) error {
 	for i := range queue {
 		if o := &queue[i]; digestOf(&o.record) != o.sum {
 			return fmt.Errorf("the record of the letter at partition %d, offset %d changed in memory while it was sent; no letter of its key is marked, and the record that was sent may be wrong: report this as a defect of cdc-relay", o.entry.Partition, o.entry.Offset)

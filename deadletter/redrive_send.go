@@ -192,8 +192,8 @@ func (r *Redriver) away(since time.Duration) (time.Duration, error) {
 	return since, nil
 }
 
-// outlive gives a context that ends stopGrace after ctx.
-func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+// withStopGrace gives a context that ends stopGrace after ctx.
+func withStopGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		time.AfterFunc(stopGrace, func() { cancel(context.Cause(ctx)) })
