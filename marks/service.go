@@ -156,7 +156,7 @@ func (f *found) partitioned() bool { return f.Survey.Kind == "p" }
 
 func (f *found) work(l *leaf, limits *upkeep.Limits) maintenance.Work {
 	w := maintenance.Work{
-		Table: l.policy.Table, ID: f.Identity.SQL(), Where: l.setting.unmarked, Order: l.order, Set: l.setting.set,
+		Table: l.policy.Table, Root: f.Survey.OID, ID: f.Identity.SQL(), Where: l.setting.unmarked, Order: l.order, Set: l.setting.set,
 		Limit: limits.Batch(), Tied: limits.Ahead(), Lock: maintenance.MarkLockClass,
 	}
 	if l.byID {

@@ -113,7 +113,7 @@ func (s *Service) leaf(ctx context.Context, f *found, table wal.Table, survey *m
 // work is what the connection has to select and do in one table.
 func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
 	w := maintenance.Work{
-		Table: of.table, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
+		Table: of.table, Root: f.Survey.OID, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
 		Limit: limits.Batch(), Tied: limits.Ahead(), Waits: !of.survey.MayLock,
 	}
 	if f.policy.Then == Export {

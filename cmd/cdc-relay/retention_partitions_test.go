@@ -31,10 +31,20 @@ const ago = "date_trunc('day', now(), 'UTC') - interval '3 days' + interval '12 
 // partitioned is a keeper whose outbox has partitions, on a server of its own major.
 func partitioned(t *testing.T, db *harness.Database, then, more string) *keeper {
 	t.Helper()
+	return partitionedIn(t, db, "", then, more)
+}
+
+// partitionedIn is partitioned with a publication of such tables; empty: setup makes one of the outbox alone.
+func partitionedIn(t *testing.T, db *harness.Database, tables, then, more string) *keeper {
+	t.Helper()
 	k := newKeeper(t, keeping["detect_moved_slot"])
 	k.db = db
 	k.env = append(k.env, "CDC_RELAY_POSTGRES_URL="+db.URL)
 	db.Exec(t, partitionsSQL)
+	if tables != "" {
+		db.Exec(t, "CREATE PUBLICATION "+k.slot+" FOR "+tables+" WITH (publish = 'insert', publish_via_partition_root)")
+		k.env = append(k.env, "CDC_RELAY_POSTGRES_PUBLICATION="+k.slot)
+	}
 	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: %s, create_ahead: 2}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n%s", then, more))
 	invoke(t, k.env, "setup").want(t, exitOK, "", "")
 	return k
@@ -291,10 +301,21 @@ func TestRetention_RefusesPartitionsThatItMayNotRemove(t *testing.T) {
 // A partition that is detached or dropped while another one is worked on is the table's no more, and what
 // is written to it from then on is in no stream. The others go on.
 func TestRetention_LeavesAPartitionAloneThatWentMeanwhile(t *testing.T) {
-	for how, sql := range map[string]string{"detached": "ALTER TABLE outbox DETACH PARTITION outbox_older; ", "dropped": "DROP TABLE outbox_older; CREATE TABLE outbox_older (LIKE outbox INCLUDING DEFAULTS); "} {
+	const detach = "ALTER TABLE outbox DETACH PARTITION outbox_older; "
+	for how, tt := range map[string]struct {
+		tables, sql string
+		left        int64
+	}{
+		"detached":                              {"", detach, 2},
+		"dropped":                               {"", "DROP TABLE outbox_older; CREATE TABLE outbox_older (LIKE outbox INCLUDING DEFAULTS); ", 1},
+		"detached, with all tables published":   {"ALL TABLES", detach, 2},
+		"detached, with its schema published":   {"TABLES IN SCHEMA public", detach, 2},
+		"detached, and published by itself too": {"TABLE outbox", detach + "ALTER PUBLICATION SLOT ADD TABLE outbox_older; ", 2},
+	} {
 		t.Run(how, func(t *testing.T) {
 			store, export := bucketStore(t)
-			k := partitioned(t, harness.Postgres(t, "18"), "detach_partition", "")
+			k := partitionedIn(t, harness.Postgres(t, "18"), tt.tables, "detach_partition", "")
+			sql := strings.ReplaceAll(tt.sql, "SLOT", k.slot)
 			k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: export, export: %s}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n", export))
 			k.db.Exec(t, daysSQL("outbox_older", 6, 4)+daysSQL("outbox_oldest", 9, 7))
 			const older = `INSERT INTO outbox_older (aggregate_type, aggregate_id, event_type, payload, created_at) VALUES ('order', 'a', 'OrderPlaced', '{}', date_trunc('day', now(), 'UTC') - interval '5 days')`
@@ -312,8 +333,8 @@ func TestRetention_LeavesAPartitionAloneThatWentMeanwhile(t *testing.T) {
 				return objects.None
 			})
 			invoke(t, k.env, "retention", "--once").want(t, exitOK, "exported and deleted 3 rows", "")
-			if left, want := harness.Query[int64](t, k.db, "SELECT count(*) FROM outbox_older"), map[string]int64{"detached": 2, "dropped": 1}[how]; left != want {
-				t.Errorf("%d rows are left in the table that is none of the partitions any more, want %d", left, want)
+			if left := harness.Query[int64](t, k.db, "SELECT count(*) FROM outbox_older"); left != tt.left {
+				t.Errorf("%d rows are left in the table that is none of the partitions any more, want %d", left, tt.left)
 			}
 			store.Fail(nil)
 			invoke(t, k.env, "retention", "--once").want(t, exitOK, "exported and deleted 0 rows", "")

@@ -104,8 +104,20 @@ func (s *Session) versions(rows []proof.Row) string {
 		columns = fmt.Sprintf(" AND ARRAY(SELECT attname::text || ' ' || pg_catalog.format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum) = %s", s.oid, columnsSQL(s.work.Columns))
 	}
 	// In a query of its own, session and file are asked for once, and not for each row.
-	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND (SELECT pg_catalog.pg_backend_pid() = %d AND %s = %d)%s AND %s",
-		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.file(), file, columns, s.condition())
+	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND (SELECT pg_catalog.pg_backend_pid() = %d AND %s = %d)%s%s AND %s",
+		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.file(), file, columns, s.below(), s.condition())
+}
+
+// below is the condition that the table is a partition of Work.Root. The lock of a statement keeps it one
+// until the statement has ended. A publication of all tables has a partition also once it is detached,
+// and what is written to it from then on is sent by nobody.
+func (s *Session) below() string {
+	if s.work.Root == 0 || s.work.Root == s.oid {
+		return ""
+	}
+	return fmt.Sprintf(` AND EXISTS (WITH RECURSIVE above(relid) AS (SELECT %d::oid
+			UNION ALL SELECT i.inhparent FROM pg_catalog.pg_inherits i JOIN above a ON i.inhrelid = a.relid WHERE NOT i.inhdetachpending)
+		SELECT FROM above WHERE relid = %d)`, s.oid, s.work.Root)
 }
 
 func columnsSQL(columns []Column) string {

@@ -65,3 +65,37 @@ func TestRetention_DetachConcurrentlyWouldLose(t *testing.T) {
 		})
 	}
 }
+
+// A publication of all tables has a partition also once it is detached, and nobody sends what is written to it
+// from then on. The act itself finds that out.
+func TestSession_LeavesATableAloneThatIsNoPartitionAnyMore(t *testing.T) {
+	t.Parallel()
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, `CREATE TABLE parts (id text, n int, m int) PARTITION BY LIST (n); CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1) PARTITION BY LIST (m); CREATE TABLE events PARTITION OF parts_1 FOR VALUES IN (1)`)
+		db.Exec(t, "INSERT INTO parts VALUES ('a', 1, 1), ('b', 1, 1), ('c', 1, 1), ('d', 1, 1)")
+		w := work()
+		w.Root = uint32(harness.Query[int64](t, db, "SELECT 'parts'::regclass::oid::bigint"))
+		s := opened(t, db, w)
+		rows := name(t, s)
+		if n := act(t, s, rows[:1]); n != 1 {
+			t.Fatalf("%d rows of 1 of a partition", n)
+		}
+		for _, of := range [][2]string{
+			{"ALTER TABLE parts_1 DETACH PARTITION events", "ALTER TABLE parts_1 ATTACH PARTITION events FOR VALUES IN (1)"},
+			{"ALTER TABLE parts DETACH PARTITION parts_1", "ALTER TABLE parts ATTACH PARTITION parts_1 FOR VALUES IN (1)"},
+		} {
+			db.Exec(t, of[0])
+			if n := act(t, s, rows[1:]); n != 0 {
+				t.Errorf("%s: %d rows are gone", of[0], n)
+			}
+			if there, err := s.Contents(t.Context(), rows[1:], []Column{{Name: "id"}}, func([]*string) error { return nil }); err != nil || len(there) != 0 {
+				t.Errorf("%s: %d rows are read, %v", of[0], len(there), err)
+			}
+			db.Exec(t, of[1])
+			rows = rows[1:]
+			if n := act(t, s, rows[:1]); n != 1 {
+				t.Errorf("%s: %d rows of 1", of[1], n)
+			}
+		}
+	})
+}

@@ -28,6 +28,7 @@ const applicationName = "cdc-relay maintenance"
 // Work says which rows, and what is done to them. The SQL in it is the operator's own.
 type Work struct {
 	Table wal.Table // the one that has the rows itself: no root of partitions
+	Root  uint32    // OID of the table that it has to be a partition of, at whatever level; zero, or its own: of none
 	ID    string    // SQL expression of the event id; empty: the rows have none
 	Where string    // SQL condition
 	Order string    // SQL expression with an index, by which rows are named; empty: by their places
