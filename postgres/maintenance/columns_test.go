@@ -13,14 +13,15 @@ import (
 // another type, an archive would round the values to the former one, and a file name the former one.
 func TestSession_TakesNoRowOfAColumnThatItDoesNotKnow(t *testing.T) {
 	for how, change := range map[string]string{
-		"added":   `ALTER TABLE events ADD COLUMN more text DEFAULT 'filled'`,
-		"swapped": `ALTER TABLE events RENAME COLUMN n TO x; ALTER TABLE events RENAME COLUMN published_at TO n; ALTER TABLE events RENAME COLUMN x TO published_at`,
-		"altered": `ALTER TABLE events ALTER n TYPE numeric(20, 4)`,
+		"added":                `ALTER TABLE events ADD COLUMN more text DEFAULT 'filled'`,
+		"swapped":              `ALTER TABLE events RENAME COLUMN n TO x; ALTER TABLE events RENAME COLUMN published_at TO n; ALTER TABLE events RENAME COLUMN x TO published_at`,
+		"swapped, of one type": `ALTER TABLE events RENAME COLUMN n TO x; ALTER TABLE events RENAME COLUMN other TO n; ALTER TABLE events RENAME COLUMN x TO other`,
+		"altered":              `ALTER TABLE events ALTER n TYPE numeric(20, 4)`,
 	} {
 		t.Run(how, func(t *testing.T) {
 			db := harness.Postgres(t)
 			db.Exec(t, eventsSQL)
-			db.Exec(t, `CREATE TABLE archive (LIKE events); INSERT INTO events VALUES ('a', 1), ('b', 2)`)
+			db.Exec(t, `ALTER TABLE events ADD COLUMN other int; CREATE TABLE archive (LIKE events); INSERT INTO events VALUES ('a', 1), ('b', 2)`)
 			w := work()
 			surveyor, err := OpenSurvey(t.Context(), postgres.Config{URL: db.URL})
 			if err != nil {
