@@ -351,3 +351,42 @@ func TestBackfill_LateRowsOfATableHideNoneOfAnother(t *testing.T) {
 		t.Errorf("%d records of %d rows, want 6000", seen, n)
 	}
 }
+
+// The slot of a backfill is needed no more once those that run streams from are made of it. The next call
+// drops it, also where the server has taken its WAL, and sends no row again behind those of the stream.
+func TestBackfill_DropsItsSlotThatIsLostBehindTheCopies(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18", Settings: map[string]string{"max_slot_wal_keep_size": "64MB"}})
+	for _, guarantee := range []string{"at_least_once", "exactly_once"} {
+		s := play(t, db, harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, guarantee)...)
+		s.write(t, 1, 10)
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := s.attempt(ctx, all, func(step string) {
+			if step == "written" {
+				cancel()
+			}
+		}); err == nil {
+			t.Fatal("the first call was complete")
+		}
+		for range 10 { // as by a relay, while others write
+			db.Exec(t, "SELECT pg_logical_emit_message(true, 'x', 'x'), pg_switch_wal()")
+			db.Exec(t, "CHECKPOINT")
+			db.Exec(t, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())", s.slot)
+		}
+		if lost := harness.Query[string](t, db, "SELECT string_agg(concat_ws(' ', replace(slot_name, $1, 'slot'), wal_status), ', ' ORDER BY slot_name) FROM pg_replication_slots", s.slot); lost != "slot reserved, slot_backfill lost" {
+			t.Fatalf("slots: %s", lost)
+		}
+		s.must(t, all)
+		if left := harness.Query[string](t, db, "SELECT string_agg(slot_name, ' ') FROM pg_replication_slots"); left != s.slot {
+			t.Errorf("%s: the slots are %s", guarantee, left)
+		}
+		if n := len(s.committed(t)); n != 10 {
+			t.Errorf("%s: %d records of 10 rows", guarantee, n)
+		}
+		if told := s.told(t, "outbox"); told != stored.BeforeSent {
+			t.Errorf("%s: the topic says %s", guarantee, told)
+		}
+		db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot)
+		db.Exec(t, "DROP PUBLICATION "+s.slot+"; DROP TABLE outbox")
+	}
+}

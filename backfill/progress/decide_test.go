@@ -52,6 +52,18 @@ func TestDecide_FollowsFromWhatIsThere(t *testing.T) {
 		"copied, and streamed from": {half(func(s *State) {
 			s.Progress.Finished, s.Final[0] = true, Slot{Name: "s", Exists: true, Confirmed: 0x200, Ours: true}
 		}), false, Finish, ""},
+		"copied, and it is lost": {half(func(s *State) {
+			s.Progress.Finished, s.Temporary.Err, s.Final[0] = true, errors.New("it is lost"), Slot{Name: "s", Exists: true, Confirmed: 0x200, Ours: true}
+		}), false, Finish, ""},
+		"copied, and it is lost, exactly once": {half(func(s *State) {
+			s.Exactly, s.Progress.Finished, s.Temporary.Err, s.Final[0] = true, true, errors.New("it is lost"), Slot{Name: "s", Exists: true, Confirmed: 0x200, Ours: true}
+		}), true, Finish, ""},
+		"copied, nothing is kept, and it is lost": {half(func(s *State) {
+			s.Keeps, s.Progress, s.Temporary.Err, s.Final[0] = false, nil, errors.New("it is lost"), Slot{Name: "s", Exists: true, Confirmed: 0x100}
+		}), false, Finish, ""},
+		"one of two copied, and it is lost": {half(func(s *State) {
+			s.Progress.Finished, s.Temporary.Err, s.Final = true, errors.New("it is lost"), []Slot{{Name: "s_2_0", Exists: true, Confirmed: 0x100}, {Name: "s_2_1"}}
+		}), false, Anew, ""},
 		"made by somebody": {half(func(s *State) { s.Final[0] = Slot{Name: "s", Exists: true, Confirmed: 0x100} }), false, "", "there is no record"},
 		"made later": {half(func(s *State) {
 			s.Progress.Finished, s.Final[0] = true, Slot{Name: "s", Exists: true, Confirmed: 0x200}
