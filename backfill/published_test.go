@@ -116,3 +116,18 @@ func TestBackfill_TakesBackWhatWasKnownOfAnEarlierSlot(t *testing.T) {
 		t.Errorf("of the other table the topic says %s", got)
 	}
 }
+
+// A time that every new row has says nothing of a publisher. By such a column all rows would count as published,
+// and none be sent.
+func TestBackfill_TakesNoTimeThatNewRowsHaveForAMark(t *testing.T) {
+	t.Parallel()
+	for _, column := range []string{"sent_at timestamptz NOT NULL DEFAULT now()", "sent_at timestamptz DEFAULT now()", "sent boolean NOT NULL DEFAULT true"} {
+		s := play(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)
+		s.db.Exec(t, "ALTER TABLE outbox ADD COLUMN "+column)
+		s.write(t, 1, 10)
+		text, err := s.attempt(t.Context(), Options{Yes: true, Order: []string{"id"}}, nil)
+		if err == nil || !strings.Contains(err.Error(), "has no known column that marks published rows") {
+			t.Errorf("%s: %v\n%s", column, err, text)
+		}
+	}
+}

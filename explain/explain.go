@@ -134,7 +134,7 @@ func published(rel *wal.Relation) (names []string) {
 		if kind == "bool" {
 			kind = "boolean"
 		}
-		shape.Columns = append(shape.Columns, snapshot.Column{Name: c.Name, Type: kind})
+		shape.Columns = append(shape.Columns, snapshot.Column{Name: c.Name, Type: kind, Nullable: true}) // or so the catalog may say
 	}
 	for _, m := range shape.PublishedColumns() {
 		names = append(names, m.Column)

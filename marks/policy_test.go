@@ -56,7 +56,7 @@ func TestPolicy_MeansTheRowsThatABackfillSends(t *testing.T) {
 	for _, c := range []maintenance.Column{
 		{Name: "published_at", Type: "timestamp with time zone"}, {Name: "sent", Type: "boolean"}, {Name: "status", Type: "text", Default: "'new'::text"},
 	} {
-		shape := snapshot.Shape{Columns: []snapshot.Column{{Name: c.Name, Type: c.Type, Default: c.Default}}}
+		shape := snapshot.Shape{Columns: []snapshot.Column{{Name: c.Name, Type: c.Type, Default: c.Default, Nullable: !c.NotNull}}}
 		sends, found := shape.PublishedColumn()
 		value := ""
 		if c.Name == "status" {

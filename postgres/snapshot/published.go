@@ -43,14 +43,15 @@ func (s *Shape) PublishedColumn() (PublishedColumn, bool) {
 }
 
 // PublishedColumns are all that there may be, of which a publisher may use any. A status is taken
-// for one when its default says what an unpublished row has.
+// for one when its default says what an unpublished row has. A time that a new row has already is none, nor a
+// flag that is set from the beginning: rows that nobody has published would count as published.
 func (s *Shape) PublishedColumns() (all []PublishedColumn) {
 	for _, c := range s.Columns {
 		name, column := strings.ToLower(c.Name), wal.QuoteIdentifier(c.Name)
 		switch {
-		case slices.Contains(markTimes, name) && strings.HasPrefix(c.Type, "timestamp"):
+		case slices.Contains(markTimes, name) && strings.HasPrefix(c.Type, "timestamp") && c.Nullable && (c.Default == "" || strings.HasPrefix(c.Default, "NULL")):
 			all = append(all, PublishedColumn{c.Name, column + " IS NULL", "pg_catalog.now()", true})
-		case slices.Contains(markFlags, name) && c.Type == "boolean":
+		case slices.Contains(markFlags, name) && c.Type == "boolean" && c.Default != "true":
 			all = append(all, PublishedColumn{c.Name, column + " IS NOT TRUE", "true", true})
 		case name == "status":
 			if unpublished := literal.FindString(c.Default); unpublished != "" {

@@ -57,14 +57,19 @@ func TestMark_FindsTheColumnOfAPoller(t *testing.T) {
 		column Column
 		where  string
 	}{
-		"a time":             {Column{Name: "published_at", Type: "timestamp with time zone"}, `"published_at" IS NULL`},
-		"a name in capitals": {Column{Name: "ProcessedAt", Type: "timestamp"}, ""},
-		"a time in quotes":   {Column{Name: "Sent_At", Type: "timestamp"}, `"Sent_At" IS NULL`},
+		"a time":             {Column{Name: "published_at", Type: "timestamp with time zone", Nullable: true}, `"published_at" IS NULL`},
+		"that all rows have": {Column{Name: "sent_at", Type: "timestamp with time zone"}, ""},
+		"without a value":    {Column{Name: "sent_at", Type: "timestamp(3) with time zone", Nullable: true, Default: "NULL::timestamp with time zone"}, `"sent_at" IS NULL`},
+		"that new rows have": {Column{Name: "sent_at", Type: "timestamp with time zone", Nullable: true, Default: "now()"}, ""},
+		"a name in capitals": {Column{Name: "ProcessedAt", Type: "timestamp", Nullable: true}, ""},
+		"a time in quotes":   {Column{Name: "Sent_At", Type: "timestamp", Nullable: true}, `"Sent_At" IS NULL`},
 		"a flag":             {Column{Name: "processed", Type: "boolean"}, `"processed" IS NOT TRUE`},
+		"a flag of new rows": {Column{Name: "processed", Type: "boolean", Default: "false"}, `"processed" IS NOT TRUE`},
+		"that is set":        {Column{Name: "processed", Type: "boolean", Default: "true"}, ""},
 		"a status":           {Column{Name: "status", Type: "text", Default: "'it''s new'::text"}, `"status" = 'it''s new'`},
 		"no default":         {Column{Name: "status", Type: "text"}, ""},
 		"a time by its name": {Column{Name: "published_at", Type: "text"}, ""},
-		"another":            {Column{Name: "created_at", Type: "timestamp"}, ""},
+		"another":            {Column{Name: "created_at", Type: "timestamp", Nullable: true}, ""},
 	} {
 		mark, ok := (&Shape{Columns: []Column{{Name: "id"}, tt.column}}).PublishedColumn()
 		if mark.Where != tt.where || ok != (tt.where != "") {
