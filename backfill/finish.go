@@ -76,8 +76,8 @@ func (w *work) leavesOut(t *progress.TableProgress) bool {
 	if i < 0 {
 		return true
 	}
-	published, only := w.tables[i].Shape.PublishedColumn()
-	return !only || !published.Sure || published.Where != t.Where
+	published, known := w.tables[i].Shape.PublishedColumn(w.Options.Marks...)
+	return !known || !published.Sure || published.Where != t.Where
 }
 
 // gone is a slot that somebody dropped.

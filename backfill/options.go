@@ -16,9 +16,10 @@ import (
 
 // Options say which rows are sent, and what the operator accepts.
 type Options struct {
-	Table       string // as in the configuration; empty: all tables
-	Where       string // SQL condition
-	Unpublished bool   // rows that the column of a polling publisher shows as not published
+	Table       string   // as in the configuration; empty: all tables
+	Where       string   // SQL condition
+	Unpublished bool     // rows that the column of a polling publisher shows as not published
+	Marks       []string // columns that a person named, the first of which it is; empty: the only one that is found
 	All         bool
 	Order       []string // columns
 

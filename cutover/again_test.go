@@ -61,6 +61,9 @@ func TestCutover_StoppedAgainMeansTheSameRows(t *testing.T) {
 			if n := len(s.committed(t)); n != 3 {
 				t.Errorf("%d of 3 rows that the publisher has not sent\n%s", n, text)
 			}
+			if told := s.before(t); how != nil && !strings.Contains(told, `"before":"sent"`) { // the others are published by the column that was named
+				t.Errorf("the topic has %s", told)
+			}
 		})
 	}
 }

@@ -32,10 +32,13 @@ var (
 	PublishedStatuses = []string{"published", "processed", "sent", "dispatched", "delivered", "done", "completed", "success"}
 )
 
-// PublishedColumn is the only one; false: there is none that is known, or there are several, and
-// nobody knows which of them a publisher goes by.
-func (s *Shape) PublishedColumn() (PublishedColumn, bool) {
+// PublishedColumn is the first of those that a person named, and where nobody named any the only one. False:
+// there is none that is known, or there are several, and nobody knows which of them a publisher goes by.
+func (s *Shape) PublishedColumn(named ...string) (PublishedColumn, bool) {
 	all := s.PublishedColumns()
+	if len(named) > 0 {
+		all = slices.DeleteFunc(all, func(c PublishedColumn) bool { return c.Column != named[0] })
+	}
 	if len(all) != 1 {
 		return PublishedColumn{}, false
 	}
