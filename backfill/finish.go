@@ -44,7 +44,8 @@ func (w *work) finish(ctx context.Context, s *progress.State) error {
 		text += fmt.Sprintf(", %s among them: see `cdc-relay deadletter list`", wording.Count(w.letters, "dead letter"))
 	}
 	if n := done.Skipped; n > 0 {
-		text += fmt.Sprintf(", but for %s that could not be sent and %s skipped", wording.Count(n, "row"), map[bool]string{true: "was", false: "were"}[n == 1])
+		text += fmt.Sprintf(", but for %s that could not be sent and %s skipped: retention keeps away from rows from before the slot until `cdc-relay setup --before-slot delivered`",
+			wording.Count(n, "row"), map[bool]string{true: "was", false: "were"}[n == 1])
 	}
 	w.Out.say(Line{What: "result", Rows: done.Rows, Text: text + "; start `cdc-relay run`"})
 	return nil
@@ -61,7 +62,7 @@ func (w *work) handOver(p *progress.Progress, s *progress.State) *handover.Copie
 	}
 	for i := range p.Tables {
 		t := &p.Tables[i]
-		h.Tables = append(h.Tables, handover.Table{Name: t.Table, OID: t.OID, Unknown: w.leavesOut(t), As: t.Published})
+		h.Tables = append(h.Tables, handover.Table{Name: t.Table, OID: t.OID, Unknown: p.Skipped > 0 || w.leavesOut(t), As: t.Published})
 	}
 	return h
 }

@@ -77,6 +77,20 @@ func TestBackfill_SaysThatThePublicationWasChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// A row that was skipped is not delivered. What the relay does with such rows later says nothing of it.
+func TestBackfill_TakesNoSkippedRowForSent(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), append(keeps(t, "at_least_once"), "relay.on_reject=skip", "relay.accept_loss=true", "kafka.max_message_bytes=100KiB")...)
+	s.write(t, 1, 10)
+	s.db.Exec(t, "UPDATE outbox SET payload = repeat('x', 100000) || repeat('y', 100000) WHERE id = 5")
+	if text := s.must(t, all); !strings.Contains(text, "1 row that could not be sent and was skipped: retention keeps away") {
+		t.Errorf("it says\n%s", text)
+	}
+	if told := s.told(t, "outbox"); told != stored.BeforeUnknown {
+		t.Errorf("of the rows before the slot the topic says %s", told)
+	}
+}
+
 // What was known of an earlier slot of the name goes, also of a table that the backfill is not about.
 func TestBackfill_TakesBackWhatWasKnownOfAnEarlierSlot(t *testing.T) {
 	t.Parallel()
