@@ -62,7 +62,20 @@ type Order struct {
 // Tuple is the values of a row in the columns of an order; nil stands for NULL.
 type Tuple = []*string
 
-var timeName = regexp.MustCompile(`(?i)creat|occur|insert|^time`)
+// timeNames are those of columns with the time of a row's writing, the likeliest first. A timeout is none.
+var timeNames = []*regexp.Regexp{regexp.MustCompile(`(?i)creat`), regexp.MustCompile(`(?i)occur|insert`), regexp.MustCompile(`(?i)^time(stamp|_|$)`)}
+
+// written is the column with the time of a row's writing, as far as names tell.
+func (s *Shape) written() (Column, bool) {
+	for _, name := range timeNames {
+		for _, c := range s.Columns {
+			if c.timed() && name.MatchString(c.Name) {
+				return c, true
+			}
+		}
+	}
+	return Column{}, false
+}
 
 // Choose takes the columns that were given, else the first of: a key that is drawn from a
 // sequence; a column with the time of writing; a key of any kind; the place in the table. The
@@ -111,10 +124,8 @@ func (s *Shape) first() ([]Column, Basis) {
 			return []Column{c}, Sequence
 		}
 	}
-	for _, c := range s.Columns {
-		if timeName.MatchString(c.Name) && strings.HasPrefix(c.Type, "timestamp") {
-			return []Column{c}, Time
-		}
+	if c, found := s.written(); found {
+		return []Column{c}, Time
 	}
 	if len(s.Keys) > 0 {
 		return nil, Key

@@ -19,7 +19,8 @@ import (
 func TestChoose_TakesWhatSaysMost(t *testing.T) {
 	bigint := Column{Name: "id", Type: "bigint", Sequence: true}
 	uuid := Column{Name: "id", Type: "uuid"}
-	created := Column{Name: "created_at", Type: "timestamp with time zone", Nullable: true}
+	timed := func(name string) Column { return Column{Name: name, Type: "timestamp with time zone", Nullable: true} }
+	created := timed("created_at")
 	for name, tt := range map[string]struct {
 		shape Shape
 		given []string
@@ -30,6 +31,9 @@ func TestChoose_TakesWhatSaysMost(t *testing.T) {
 		"a sequence":                   {Shape{[]Column{created, bigint}, [][]string{{"id"}}}, nil, "id", Sequence, true},
 		"a sequence that is no key":    {Shape{[]Column{created, bigint}, nil}, nil, "created_at", Time, false},
 		"a time":                       {Shape{[]Column{uuid, created}, [][]string{{"id"}}}, nil, "created_at id", Time, true},
+		"the likeliest time":           {Shape{[]Column{uuid, timed("timeout_at"), timed("occurred_at"), created}, [][]string{{"id"}}}, nil, "created_at id", Time, true},
+		"the time of the event":        {Shape{[]Column{uuid, timed("timeout_at"), timed("timestamp"), timed("occurred_at")}, [][]string{{"id"}}}, nil, "occurred_at id", Time, true},
+		"a timeout, which is none":     {Shape{[]Column{uuid, timed("timeout_at"), timed("timestamp")}, [][]string{{"id"}}}, nil, "timestamp id", Time, true},
 		"a key alone":                  {Shape{[]Column{uuid}, [][]string{{"id"}}}, nil, "id", Key, true},
 		"a key of two":                 {Shape{[]Column{{Name: "a"}, {Name: "b"}}, [][]string{{"b", "a"}}}, nil, "b a", Key, true},
 		"nothing":                      {Shape{[]Column{uuid}, nil}, nil, "", Place, false},

@@ -13,12 +13,8 @@ import (
 // time of creation by its name. False: there is none.
 func (s *Shape) TimeColumn(named string) (Column, bool, error) {
 	if named == "" {
-		for _, c := range s.Columns {
-			if timeName.MatchString(c.Name) && c.timed() {
-				return c, true, nil
-			}
-		}
-		return Column{}, false, nil
+		c, found := s.written()
+		return c, found, nil
 	}
 	c, found := s.column(named)
 	switch {
