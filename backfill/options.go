@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
@@ -121,6 +122,11 @@ func shape(s *snapshot.Selection, settings *relay.Config) string {
 	for _, c := range s.Relation.Columns {
 		fmt.Fprintf(h, " %q %d %d", c.Name, c.Type, c.TypeMod)
 	}
+	for _, c := range s.Shape.Columns { // of those above the order shows which is which
+		if !published(s.Relation, c.Name) && (slices.Contains(s.Order.Names(), c.Name) || strings.Contains(s.Where, c.Name)) {
+			fmt.Fprintf(h, " hidden %q %s", c.Name, c.Number)
+		}
+	}
 	if mappings := settings.Router.Mappings; s.Relation.Table < len(mappings) {
 		mapping, err := json.Marshal(mappings[s.Relation.Table])
 		if err != nil {
@@ -129,6 +135,10 @@ func shape(s *snapshot.Selection, settings *relay.Config) string {
 		_, _ = h.Write(mapping) // it never fails
 	}
 	return fmt.Sprintf("%x", h.Sum64())
+}
+
+func published(rel *wal.Relation, column string) bool {
+	return slices.ContainsFunc(rel.Columns, func(c wal.Column) bool { return c.Name == column })
 }
 
 // promise says what the order of old rows within a key is; none: nothing that means anything.

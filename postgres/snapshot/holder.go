@@ -304,7 +304,7 @@ func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 	}
 	number := make(map[string]string, len(rows))
 	for _, r := range rows {
-		s.Columns = append(s.Columns, Column{Name: r[0].Text, Type: r[1].Text, Nullable: r[2].Text == "t", Sequence: r[3].Text == "t", Default: r[4].Text, Collation: r[6].Text})
+		s.Columns = append(s.Columns, Column{Name: r[0].Text, Type: r[1].Text, Nullable: r[2].Text == "t", Sequence: r[3].Text == "t", Default: r[4].Text, Number: r[5].Text, Collation: r[6].Text})
 		number[r[5].Text] = r[0].Text
 	}
 	// An index whose check is put off lets equal rows be seen; one with NULLs has equal ones.

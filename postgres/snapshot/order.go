@@ -18,6 +18,7 @@ type Column struct {
 	Nullable bool
 	Sequence bool   // its values are drawn from a sequence
 	Default  string // expression; empty: none
+	Number   string // attnum: a renamed column keeps it
 
 	Collation string // as SQL names it; empty: the type's own
 }
