@@ -82,7 +82,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 		return err
 	}
 	if step != progress.Finish && step != progress.Nothing {
-		if err := w.constant(); err != nil {
+		if err := w.constant(ctx); err != nil {
 			return said(err)
 		}
 		if err := w.unmarked(ctx); err != nil {
@@ -279,15 +279,22 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 }
 
 // constant refuses conditions that mean other rows to the next call.
-func (w *work) constant() error {
+func (w *work) constant(ctx context.Context) error {
 	for i := range w.tables {
 		t := &w.tables[i]
-		if what := snapshot.Changing(t.Where); what != "" && w.choices[i].begun {
+		if !w.choices[i].begun {
+			if err := w.holder.Constant(ctx, t); err != nil {
+				return err
+			}
+			continue
+		}
+		what, _, err := w.holder.Changing(ctx, t)
+		if err != nil {
+			return err
+		}
+		if what != "" {
 			return progress.Refuse(fmt.Errorf("the interrupted backfill of table %s began with a condition that has %s and means other rows by now", t.Name, what),
 				"say again which rows, with --restart; rows that it sent are repeated")
-		}
-		if err := t.Constant(); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -42,6 +42,37 @@ func TestCommands_RefuseAConditionOfThePresentTime(t *testing.T) {
 	refused("replay", (&Replay{Settings: s.settings, Options: ReplayOptions{Where: recent, AcceptOrder: true, MaxRows: 100, Yes: true}, Out: out, Log: zerolog.Nop()}).Run(t.Context()))
 }
 
+// What a function of the operator's own gives may be another value in each transaction, unless it is declared
+// that it is not.
+func TestCommands_RefuseAConditionWithAFunctionThatIsNotImmutable(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)
+	s.write(t, 1, 10)
+	s.db.Exec(t, `CREATE SCHEMA "Other";
+		CREATE FUNCTION recent(timestamptz) RETURNS boolean LANGUAGE sql STABLE AS $$ SELECT $1 > now() - interval '1 hour' $$;
+		CREATE FUNCTION "Other"."Recent"(outbox) RETURNS boolean LANGUAGE sql AS $$ SELECT $1.created_at > now() - interval '1 hour' $$;
+		CREATE FUNCTION "Other".lower(text) RETURNS text LANGUAGE sql STABLE AS $$ SELECT $1 || now() $$;
+		CREATE FUNCTION "Other".fine(bigint) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$ SELECT $1 > 3 $$`)
+	for where, name := range map[string]string{
+		"public.recent(created_at)":                        "public.recent()",
+		"id > 3 AND PUBLIC . Recent(NULL)":                 "public.recent()",
+		`"Other"."Recent"(outbox)`:                         `"Other"."Recent"()`,
+		`"Other".fine(id) AND "Other".lower(payload) > ''`: `"Other".lower()`,
+	} {
+		text, err := s.attempt(t.Context(), Options{Where: where, Yes: true}, nil)
+		if _, ok := errors.AsType[*advice.Usage](err); !ok || !strings.Contains(err.Error(), "the condition has function "+name+", which is not IMMUTABLE") {
+			t.Errorf("%s: %v\n%s", where, err, text)
+		}
+	}
+	if harness.Query[bool](t, s.db, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE database = current_database())") {
+		t.Error("it made a slot")
+	}
+	s.must(t, Options{Where: `"Other".fine(id) AND lower(payload::text) > '' AND pg_catalog.to_char(created_at, 'YYYY') > '2000'`, Yes: true})
+	if list := s.committed(t); !slices.Equal(list, []int{4, 5, 6, 7, 8, 9, 10}) {
+		t.Errorf("sent %v", list)
+	}
+}
+
 // An attempt that began with such a condition does not go on: it would send those of the rows that
 // have such a time by now, and say that it is complete.
 func TestBackfill_DoesNotGoOnWithAConditionOfThePresentTime(t *testing.T) {

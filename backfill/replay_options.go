@@ -120,7 +120,7 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 		if err := w.holder.CheckSelection(ctx, &s); err != nil {
 			return err
 		}
-		if err := s.Constant(); err != nil {
+		if err := w.holder.Constant(ctx, &s); err != nil {
 			return err
 		}
 	}
