@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,9 @@ func (w *work) findPresent(ctx context.Context) error {
 	if found.otherKey > 0 {
 		w.Out.warn(fmt.Sprintf("%s with the id of a row and another key than it has: these are not taken for the row's", wording.Count(found.otherKey, "record")))
 	}
+	if n := found.otherValue; n > 0 {
+		w.Out.warn(fmt.Sprintf("%s with the id and the key of a row and another value than it has: these are not taken for the row's, because a number may be the id of another table's row too", wording.Count(n, "record")))
+	}
 	if again > 0 {
 		w.Out.warn(fmt.Sprintf("%s in the topics already, before older rows of their keys: sent again after those, so that each key ends with its newest row", wording.Count(again, "row")))
 	}
@@ -80,14 +84,16 @@ type presence struct {
 	since time.Time // no record is older; zero: nobody knows
 	open  bool      // some row has no time
 
-	otherKey int64 // records with the id of a row and another key: a member of another meaning, perhaps
-	out      late
+	otherKey   int64 // records with the id of a row and another key: a member of another meaning, perhaps
+	otherValue int64 // with id and key of a row and another value, where the id is a number: another table's, perhaps
+	out        late
 }
 
 // presentRow is a row, in the order of the backfill.
 type presentRow struct {
 	check     uint64 // second hash of topic and id: see hash
 	key       uint64 // of topic and key; 0: it has none
+	value     uint64 // where the id is a number, which other tables have too; 0: any value
 	offset    int64  // of its last record, plus one; 0: there is none
 	partition int32
 	table     uint16
@@ -108,6 +114,19 @@ func (p *presence) hash(texts ...string) uint64 {
 
 // keyed is never zero.
 func (p *presence) keyed(topic string, key []byte) uint64 { return p.hash(topic, string(key), "") | 1 }
+
+// valued is never zero. It is the same of JSON that is written otherwise (spaces, order of members).
+func (p *presence) valued(value []byte) uint64 {
+	var any any
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.UseNumber()
+	if d.Decode(&any) == nil && !d.More() {
+		if same, err := json.Marshal(any); err == nil {
+			value = same
+		}
+	}
+	return p.hash(string(value)) | 1
+}
 
 // route leaves the records of a row in buf, and reports whether there are any. A row that is rejected
 // has none.
@@ -146,6 +165,9 @@ func (p *presence) rows(ctx context.Context) error {
 		one := presentRow{check: p.hash(id, rec.Topic), table: uint16(table)}
 		if rec.Key != nil {
 			one.key = p.keyed(rec.Topic, rec.Key)
+		}
+		if _, err := strconv.ParseInt(id, 10, 64); err == nil {
+			one.value = p.valued(rec.Value)
 		}
 		at := p.hash(rec.Topic, id)
 		if _, twice := p.at[at]; !twice { // of two rows with one id the second is sent
@@ -231,6 +253,10 @@ func (p *presence) records(ctx context.Context) error {
 			one := &p.list[i]
 			if one.key != 0 && (m.Key == nil || one.key != p.keyed(m.Topic, m.Key)) {
 				p.otherKey++
+				continue
+			}
+			if one.value != 0 && one.value != p.valued(m.Value) {
+				p.otherValue++
 				continue
 			}
 			if m.Partition != one.partition || m.Offset >= one.offset {

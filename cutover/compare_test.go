@@ -151,6 +151,7 @@ func TestCutover_SkipsWhatThePublisherHadSent(t *testing.T) {
 				s.sends(t, nil, 68)                                                                                           // of its key 63 is missing
 				s.sends(t, nil, 75, 70, 65)                                                                                   // none is, but they are the wrong way round
 				s.sends(t, func(_ int, r *kgo.Record) { r.Key = []byte("another key") }, 100)                                 // not this row's
+				s.sends(t, func(_ int, r *kgo.Record) { r.Value = []byte("162") }, 62)                                        // of another table with that number
 				s.sends(t, func(_ int, r *kgo.Record) { r.Topic += "-other" }, 99)                                            // nor this
 				s.sends(t, func(_ int, r *kgo.Record) { r.Headers = []kgo.RecordHeader{{Key: "by"}} }, 61)                    // found by the member alone
 				options := Options{Mode: Stopped, Yes: true, SkipPresent: true, Watch: time.Millisecond}
@@ -158,7 +159,7 @@ func TestCutover_SkipsWhatThePublisherHadSent(t *testing.T) {
 					s.cancelledAt(t, options, step)
 				}
 				text := s.must(t, options)
-				if step == "" && !all(text, []string{"11 rows in the topics already, and left out", "3 rows in the topics already, before older rows", "1 record with the id of a row and another key"}) {
+				if step == "" && !all(text, []string{"11 rows in the topics already, and left out", "3 rows in the topics already, before older rows", "1 record with the id of a row and another key", "1 record with the id and the key of a row and another value"}) {
 					t.Errorf("it says\n%s", text)
 				}
 				s.onceInOrder(t)
