@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
@@ -29,20 +30,29 @@ import (
 type letters struct {
 	key      string
 	was, now *stored.LettersTopic // nil: nothing is recorded; there is no topic
+	others   map[string]string    // topics that are recorded of other slots of the cluster, by their names without that of a shard
 }
 
 func (s *Setup) readLetters(ctx context.Context, ledger *topics.Ledger, system string) (*letters, error) {
-	l := &letters{key: stored.LettersTopicKey(system, s.settings.Replication.BaseSlot())}
-	values, err := ledger.Read(ctx, l.key)
+	l := &letters{key: stored.LettersTopicKey(system, s.settings.Replication.BaseSlot()), others: make(map[string]string)}
+	values, err := ledger.Read(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	if value := values[l.key]; value != nil {
-		was, err := stored.ParseLettersTopic(value)
-		if err != nil {
-			return nil, fmt.Errorf("topic %s: %w", s.settings.CheckpointTopic, err)
+	for key, value := range values {
+		slot, is := stored.LettersTopicSlot(system, key)
+		if !is {
+			continue
 		}
-		l.was = &was
+		was, err := stored.ParseLettersTopic(value)
+		switch {
+		case key != l.key:
+			l.others[slot] = was.Topic
+		case err != nil:
+			return nil, fmt.Errorf("topic %s: %w", s.settings.CheckpointTopic, err)
+		default:
+			l.was = &was
+		}
 	}
 	seen, err := letterstopic.ReadExtent(ctx, s.settings.Kafka.Connection, s.settings.DeadLetterTopic)
 	switch {
@@ -137,26 +147,30 @@ func (s *Setup) renewLetters(ctx context.Context, ledger *topics.Ledger, l *lett
 }
 
 // refuseWaiting fails while dead letters wait whose rows may be of the configured tables. Those of this
-// pipeline count whatever their table is called: it may have been renamed. Those of another server,
-// or of a slot that is gone, may be of this pipeline before it was moved or renamed, if their
-// tables have the names of the configured ones.
+// pipeline count whatever their table is called: it may have been renamed. Those of another server or
+// database, or of a slot that is gone, may be of this pipeline before it was moved, restored or renamed, if
+// their tables have the names of the configured ones, or in this database are these tables.
 func (s *Setup) refuseWaiting(ctx context.Context, l *letters) error {
-	system, database, slots, err := catalog.IdentityAndSlots(ctx, s.settings.Replication)
+	there, err := catalog.ReadSources(ctx, s.settings.Replication)
 	if err != nil {
 		return fault.Refuse(err)
 	}
 	cfg := &s.settings.Replication
-	own := func(source string) bool {
+	here := func(source string) (database, own bool) {
 		at, in, slot := deadletter.SplitSource(source)
-		return at == system && in == database && cfg.OwnSlot(slot)
+		database = at == there.System && in == there.Database
+		return database, database && cfg.OwnSlot(slot)
 	}
-	counts := func(source, table string) bool {
-		if own(source) {
-			return true
-		}
+	counts := func(source, table string, of deadletter.Table) bool {
+		database, own := here(source)
 		at, in, slot := deadletter.SplitSource(source)
-		if at == system && (in != database || slices.Contains(slots, slot)) {
+		switch {
+		case own:
+			return true
+		case at == there.System && there.Has(in, slot):
 			return false // of another pipeline
+		case database && of.Known && slices.Contains(there.Tables, of.OID):
+			return true
 		}
 		return slices.ContainsFunc(cfg.Tables, func(t wal.Table) bool { return t.Schema+"."+t.Name == table }) ||
 			slices.ContainsFunc(cfg.Messages, func(prefix string) bool { return wal.MessageRelation(prefix, 0).Qualified() == table })
@@ -167,12 +181,35 @@ func (s *Setup) refuseWaiting(ctx context.Context, l *letters) error {
 		}
 	}
 	if l.was != nil && l.was.Topic != s.settings.DeadLetterTopic {
-		return s.refuseIn(ctx, l.was.Topic, func(source, _ string) bool { return own(source) })
+		if err := s.refuseIn(ctx, l.was.Topic, func(source, _ string, _ deadletter.Table) bool { _, own := here(source); return own }); err != nil {
+			return err
+		}
+	}
+	for _, topic := range l.left(there, s.settings.DeadLetterTopic) {
+		if err := s.refuseIn(ctx, topic, counts); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (s *Setup) refuseIn(ctx context.Context, topic string, counts func(source, table string) bool) error {
+// left are the topics besides one that had the dead letters of slots which are gone.
+func (l *letters) left(there *catalog.Sources, besides string) (list []string) {
+	for base, topic := range l.others {
+		exists := slices.ContainsFunc(there.Slots, func(s string) bool {
+			_, name, _ := strings.Cut(s, "/")
+			_, _, of := postgres.ParseShardName(base, name)
+			return of
+		})
+		if !exists && topic != "" && topic != besides {
+			list = append(list, topic)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func (s *Setup) refuseIn(ctx context.Context, topic string, counts func(source, table string, of deadletter.Table) bool) error {
 	set, err := waiting.Load(ctx, s.settings.Kafka.Connection, topic, func(string) bool { return true })
 	if err != nil && !noTopic(err) {
 		return &advice.Refused{Err: broker.AdviseReachable(err)}

@@ -1,6 +1,9 @@
 package stored
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Key is the key of a slot's records in the checkpoint topic.
 func Key(system, slot string) string { return system + "/" + slot }
@@ -41,6 +44,11 @@ const beforeSlotPrefix = "before the slot of table "
 // LettersTopicKey is the key of the record of a pipeline, whose slot is named without the suffix of
 // a shard. It must not end like a promise's key either, nor like those of BeforeSlotKey.
 func LettersTopicKey(system, slot string) string { return "dead letters of " + Key(system, slot) }
+
+// LettersTopicSlot is the slot of a LettersTopicKey of that system; false: it is another key.
+func LettersTopicSlot(system, key string) (slot string, ok bool) {
+	return strings.CutPrefix(key, LettersTopicKey(system, ""))
+}
 
 // BackfillKey is the key under which a backfill keeps how far it came, of the slot that it makes
 // at its end. It must not end like a promise's key either.

@@ -19,3 +19,14 @@ func TestNames_StayAsTheyAre(t *testing.T) {
 		}
 	}
 }
+
+func TestLettersTopicSlot_IsThatOfTheKey(t *testing.T) {
+	if slot, ok := LettersTopicSlot("7", LettersTopicKey("7", "relay")); slot != "relay" || !ok {
+		t.Errorf("%q, %t", slot, ok)
+	}
+	for _, key := range []string{LettersTopicKey("8", "relay"), BeforeSlotKey("7", "relay", 16384), PromiseKey("a", "7", "relay")} {
+		if slot, ok := LettersTopicSlot("7", key); ok {
+			t.Errorf("%q is that of slot %q", key, slot)
+		}
+	}
+}

@@ -166,6 +166,44 @@ func TestSetup_DeclaresNothingWhileLettersWait(t *testing.T) {
 }
 
 // A topic that is gone takes the letters with it, whatever PostgreSQL keeps.
+// The slot is not all that may have had another name or place when a letter was written.
+func TestSetup_DeclaresNothingWhileLettersOfAnEarlierPlaceWait(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]func(t *testing.T, k *keeper){
+		"the table was renamed": func(t *testing.T, k *keeper) {
+			k.db.Exec(t, "ALTER TABLE outbox RENAME TO events")
+			k.configure(t, "outbox: [{table: public.events, retention: {keep: 1h, then: delete}}]\nmaintenance: {in_run: false, wait: 20s}\n")
+		},
+		"the dead-letter topic has another name": func(t *testing.T, k *keeper) {
+			k.env = append(k.env, "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+k.topic+"-letters-new")
+		},
+		"the database was restored": func(t *testing.T, k *keeper) {
+			rows, server := queryText(t, k.db, "SELECT json_agg(outbox)::text FROM outbox"), queryText(t, k.db, "SELECT system_identifier::text FROM pg_control_system()")
+			if k.db = harness.Postgres(t); queryText(t, k.db, "SELECT system_identifier::text FROM pg_control_system()") != server {
+				t.Fatal("the other database is on another server")
+			}
+			k.env = append(k.env, "CDC_RELAY_POSTGRES_URL="+k.db.URL)
+			invoke(t, k.env, "setup", "--create-table").want(t, exitOK, "", "")
+			k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
+			k.db.Exec(t, "INSERT INTO outbox SELECT * FROM json_populate_recordset(NULL::outbox, $1)", rows)
+			k.slot += "_again"
+			k.env = append(k.env, "CDC_RELAY_POSTGRES_SLOT="+k.slot)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k, letters := withLetter(t)
+			former := k.slot
+			k.slot += "_renamed"
+			k.env = append(k.env, "CDC_RELAY_POSTGRES_SLOT="+k.slot)
+			k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", former)
+			move(t, k)
+			invoke(t, k.env, "setup").want(t, exitOK, "", "")
+			invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitRefused, "", "topic "+letters+" has 1 dead letter that nobody has sent or discarded: 1 of ")
+		})
+	}
+}
+
 func TestStatus_SaysWhichLettersAreLostWithTheirTopic(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["detect_moved_slot"])

@@ -51,26 +51,27 @@ func (f *Found) Next() string {
 	return fmt.Sprintf("send them with `cdc-relay deadletter redrive %s--all --yes`, or discard them with `--discard`", of)
 }
 
-// ReadLetters reads the dead-letter topic, and asks PostgreSQL only if it has such letters. Without a
+// ReadLetters reads the dead-letter topic, and asks PostgreSQL only if it has a record. Without a
 // topic, or without the right to read it, there is nothing to find: ok is false.
 func ReadLetters(ctx context.Context, settings relay.Config) (found []*Found, ok bool, err error) {
 	settings = settings.WithDefaults()
 	l := &letters{settings: settings, groups: make(map[group]*waiting)}
-	err = topics.ReadTopic(ctx, settings.Kafka.Connection, settings.DeadLetterTopic, func(m *topics.Message) error {
+	err = topics.ReadTopic(ctx, settings.Kafka.Connection, settings.DeadLetterTopic, func(m *topics.Message) (err error) {
+		if l.there == nil {
+			if l.there, err = catalog.ReadSources(ctx, settings.Replication); err != nil {
+				return err
+			}
+		}
 		l.read(m)
 		return nil
 	})
 	if e, is := errors.AsType[*sink.Error](err); is && (e.Reason == fault.ReasonUnknownTopic || e.Reason == fault.ReasonTopicAuthorizationFailed) {
 		return nil, false, nil
 	}
-	if err != nil || len(l.groups) == 0 {
-		return nil, err == nil, err
-	}
-	system, database, slots, err := catalog.IdentityAndSlots(ctx, settings.Replication)
 	if err != nil {
 		return nil, false, err
 	}
-	return l.overtaken(system, database, slots), true, nil
+	return l.overtaken(), true, nil
 }
 
 type group struct {
@@ -87,6 +88,7 @@ type waiting struct {
 // letters are those of keys that wait. Pure.
 type letters struct {
 	settings relay.Config
+	there    *catalog.Sources
 	groups   map[group]*waiting
 	count    int
 	more     bool
@@ -103,13 +105,21 @@ func (l *letters) read(m *topics.Message) {
 	}
 }
 
-// mine reports whether a letter is of this configuration, now or under earlier names of the slots. A slot
-// parks the keys of its own letters alone: those of another number of shards are held back by nobody.
+// mine reports whether a letter is of this configuration, now or under earlier names of the slots, whatever its
+// table was called then. A slot parks the keys of its own letters alone: those of another number of shards are
+// held back by nobody.
 func (l *letters) mine(letter *deadletter.Letter) bool {
-	_, _, slot := deadletter.SplitSource(letter.Source)
+	at, in, slot := deadletter.SplitSource(letter.Source)
 	cfg := &l.settings.Replication
-	if l.settings.Replication.StreamsFrom(slot) {
+	switch {
+	case at != l.there.System || in != l.there.Database:
+		return false
+	case cfg.StreamsFrom(slot):
 		return !l.parks()
+	case l.there.Has(in, slot):
+		return false
+	case letter.Of.Known && slices.Contains(l.there.Tables, letter.Of.OID):
+		return true
 	}
 	return slices.ContainsFunc(cfg.Tables, func(t wal.Table) bool { return t.Schema+"."+t.Name == letter.Table }) ||
 		slices.ContainsFunc(cfg.Messages, func(prefix string) bool { return wal.MessageRelation(prefix, 0).Qualified() == letter.Table })
@@ -150,15 +160,12 @@ func (l *letters) done(m *deadletter.Marker) {
 
 // overtaken are the letters by source. Where relay.on_reject makes letters without parking their
 // keys, that is the order that was asked for, except of keys that were parked before.
-func (l *letters) overtaken(system, database string, slots []string) (all []*Found) {
+func (l *letters) overtaken() (all []*Found) {
 	by := make(map[string]*Found)
 	for of, w := range l.groups {
-		at, in, slot := deadletter.SplitSource(of.source)
+		_, _, slot := deadletter.SplitSource(of.source)
 		own := l.settings.Replication.StreamsFrom(slot)
-		switch {
-		case at != system, in != database, !own && slices.Contains(slots, slot):
-			continue
-		case own && l.settings.OnReject == relay.DeadLetterOnReject && !w.parked:
+		if own && l.settings.OnReject == relay.DeadLetterOnReject && !w.parked {
 			continue
 		}
 		f := by[of.source]

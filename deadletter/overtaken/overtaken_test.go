@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -18,6 +19,11 @@ func settings(onReject relay.OnReject, park bool) relay.Config {
 	cfg := relay.Config{OnReject: onReject, ParkKey: park}
 	cfg.Replication = postgres.Config{Slot: "now", Tables: []wal.Table{{Schema: "public", Name: "outbox"}}}
 	return cfg.WithDefaults()
+}
+
+// newLetters has a server with two slots, and one table.
+func newLetters(cfg relay.Config) *letters {
+	return &letters{settings: cfg, groups: make(map[group]*waiting), there: &catalog.Sources{System: "7", Database: "5", Slots: []string{"5/now", "5/other"}, Tables: []uint32{16384}}}
 }
 
 func letter(source, table, key, reason string, offset int64) *topics.Message {
@@ -39,6 +45,11 @@ func marker(source, key string, at int64, offsets ...int64) *topics.Message {
 
 func TestLetters_AreThoseThatLaterRowsOvertake(t *testing.T) {
 	const own, old, other, far = "7/5/now", "7/5/old", "7/5/other", "8/5/old"
+	renamed := func(oid string) *topics.Message {
+		m := letter(old, "public.former", "a", "route", 0)
+		m.Headers = append(m.Headers, record.Header{Key: deadletter.HeaderTableOID, Value: []byte(oid)})
+		return m
+	}
 	rejectedAndParked := []*topics.Message{letter(own, "public.outbox", "a", "route", 0), letter(own, "public.outbox", "a", deadletter.CauseParked, 1), letter(own, "public.outbox", "b", "route", 2)}
 	parks := letter(own, "public.outbox", "a", "route", 0)
 	parks.Headers = append(parks.Headers, record.Header{Key: deadletter.HeaderParks, Value: []byte("true")})
@@ -56,16 +67,19 @@ func TestLetters_AreThoseThatLaterRowsOvertake(t *testing.T) {
 		"of a slot that is gone":               {relay.DeadLetterOnReject, true, []*topics.Message{letter(old, "public.outbox", "a", "route", 0)}, "1 of 1 7/5/old true;"},
 		"of a slot that somebody else has":     {relay.StopOnReject, true, []*topics.Message{letter(other, "public.outbox", "a", "route", 0)}, ""},
 		"of a table that is not read":          {relay.StopOnReject, true, []*topics.Message{letter(old, "public.another", "a", "route", 0)}, ""},
+		"of a table with another name now":     {relay.DeadLetterOnReject, true, []*topics.Message{renamed("16384")}, "1 of 1 7/5/old true;"},
+		"of another table with that name":      {relay.DeadLetterOnReject, true, []*topics.Message{renamed("16385")}, ""},
+		"of a database that may have its own":  {relay.StopOnReject, true, []*topics.Message{letter("7/6/old", "public.outbox", "a", "route", 0)}, ""},
 		"of a server that may have its own":    {relay.StopOnReject, true, []*topics.Message{letter(far, "public.outbox", "a", "route", 0)}, ""},
 		"of rows without a key, and of nobody": {relay.StopOnReject, true, []*topics.Message{{Topic: dead, Value: []byte("x")}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &letters{settings: settings(tt.onReject, tt.park), groups: make(map[group]*waiting)}
+			l := newLetters(settings(tt.onReject, tt.park))
 			for _, m := range tt.log {
 				l.read(m)
 			}
 			got := ""
-			for _, f := range l.overtaken("7", "5", []string{"now", "other"}) {
+			for _, f := range l.overtaken() {
 				got += fmt.Sprintf("%d of %d %s %t;", f.Letters, f.Keys, f.Source, f.gone)
 			}
 			if got != tt.want {
@@ -78,10 +92,10 @@ func TestLetters_AreThoseThatLaterRowsOvertake(t *testing.T) {
 // What is done with makes room, so that a long log with few letters that wait is counted whole.
 func TestLetters_AreCountedUpToABound(t *testing.T) {
 	const own = "7/5/now"
-	l := &letters{settings: settings(relay.StopOnReject, true), groups: make(map[group]*waiting)}
+	l := newLetters(settings(relay.StopOnReject, true))
 	found := func() *Found {
 		t.Helper()
-		all := l.overtaken("7", "5", []string{"now"})
+		all := l.overtaken()
 		if len(all) != 1 {
 			t.Fatalf("%d sources", len(all))
 		}

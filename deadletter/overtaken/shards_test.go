@@ -11,9 +11,10 @@ import (
 func TestLetters_OfFormerShardsAreOvertaken(t *testing.T) {
 	cfg := settings(relay.DeadLetterOnReject, true)
 	cfg.Replication.Shard.Slot, cfg.Replication.Shard.Count, cfg.Replication.Slot = "now", 2, "now_2_0"
-	l := &letters{settings: cfg, groups: make(map[group]*waiting)}
+	l := newLetters(cfg)
+	l.there.Slots = []string{"5/now_2_0", "5/now_2_1"}
 	l.read(letter("7/5/now", "public.outbox", "a", "route", 0))
-	if found := l.overtaken("7", "5", []string{"now_2_0", "now_2_1"}); len(found) != 1 {
+	if found := l.overtaken(); len(found) != 1 {
 		t.Errorf("%d sources whose letters are overtaken", len(found))
 	}
 }

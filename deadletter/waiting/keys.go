@@ -17,13 +17,13 @@ func Load(ctx context.Context, at broker.Connection, topic string, own func(sour
 }
 
 // Sources counts the letters that counts selects, by their sources.
-func (s *Set) Sources(counts func(source, table string) bool) map[string]int {
+func (s *Set) Sources(counts func(source, table string, of deadletter.Table) bool) map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := make(map[string]int)
 	for of, letters := range s.groups {
 		for _, one := range letters {
-			if counts(of.source, one.table) {
+			if counts(of.source, one.table, one.of) {
 				found[of.source]++
 			}
 		}
