@@ -123,7 +123,7 @@ var arrows = map[string][]string{
 	"config":             {"admin", "advice", "config/document", "debezium", "loopback", "marks", "postgres", "registry", "relay", "relay/shards", "replication", "replication/wal", "retention", "retention/export", "router", "router/encode", "router/format", "router/record", "router/schemas", "sink/auth", "sink/broker", "sink/producer", "sink/topics", "tracing", "tracing/export", "upkeep", "wording"},
 	"marks":              {"deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "upkeep/records", "wording"},
 	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/status", "replication/wal", "router", "router/record", "sink", "upkeep/records", "wording"},
-	"upkeep/records":     {"advice", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "router/record", "sink", "sink/letters", "sink/topics", "wording"},
+	"upkeep/records":     {"advice", "checkpoint/stored", "deadletter", "deadletter/waiting", "fault", "postgres/catalog", "postgres/watch", "proof", "relay", "replication/wal", "router/record", "sink", "sink/letters", "sink/topics", "wording"},
 	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
 	"retention/export":   {},
 

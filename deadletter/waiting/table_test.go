@@ -117,3 +117,34 @@ func TestSet_ADiscardedLetterNamesItsRowByItsOwnColumn(t *testing.T) {
 		t.Errorf("%v are left when a was sent", ids)
 	}
 }
+
+// A source that is gone has left letters. They hold rows of the table that they name by its OID, and no others.
+func TestSet_HoldsTheRowsOfLettersThatAFormerSourceLeft(t *testing.T) {
+	const gone = "7/gone"
+	s := newSet()
+	s.Former(func(l *deadletter.Letter) bool { return l.Source == gone })
+	s.Read(message(gone, "public.first", "a", 0, of(1, "id", 2950)...)) // as outbox was called
+	s.Read(message(gone, "public.outbox", "b", 1, of(2, "id", 2950)...))
+	s.Read(message(gone, "public.outbox", "c", 2))
+	s.Read(message("7/other", "public.outbox", "d", 3, of(1, "id", 2950)...))
+	s.Read(known(own, "public.outbox", "e", 4))
+	if got, want := held(s, "public.outbox"), "2: a e, false, false, false"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if h := s.Of(named("public.outbox")); h.Former != 1 || h.FormerSource != gone {
+		t.Errorf("%d of %s", h.Former, h.FormerSource)
+	}
+	discarded := discards(5, 0)
+	for i := range discarded.Headers {
+		if discarded.Headers[i].Key == deadletter.HeaderSource {
+			discarded.Headers[i].Value = []byte(gone)
+		}
+	}
+	s.Read(discarded)
+	if got, want := held(s, "public.outbox"), "1: e, false, false, false"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if ids, _ := s.Discarded(named("public.outbox")); len(ids) != 0 {
+		t.Errorf("%v may have been sent in another way", ids)
+	}
+}

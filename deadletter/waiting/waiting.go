@@ -25,8 +25,9 @@ const (
 
 // Set is the letters that no marker covers. Its methods may be called from any goroutine.
 type Set struct {
-	own   func(source string) bool
-	limit int
+	own    func(source string) bool
+	former func(*deadletter.Letter) bool // set by Former; nil: there are none
+	limit  int
 
 	mu     sync.Mutex // guards the following
 	groups map[group][]letter
@@ -51,6 +52,7 @@ type letter struct {
 	event    string
 	reason   string // one of few
 	stripped bool   // of its headers, the event id among them
+	former   bool   // see Former
 }
 
 func (l *letter) size() int { return len(l.table) + len(l.of.ID.Name) + len(l.event) }
@@ -59,6 +61,10 @@ func (l *letter) size() int { return len(l.table) + len(l.of.ID.Name) + len(l.ev
 func New(own func(source string) bool) *Set {
 	return &Set{own: own, limit: maxLetters, gone: discarded{limit: maxLetters}, groups: make(map[group][]letter), reasons: make(map[string]string)}
 }
+
+// Former has letters count that are of none of these sources, and that another one left which is gone. They
+// count for the table alone that they name by its OID. It is to be called before Read.
+func (s *Set) Former(left func(*deadletter.Letter) bool) { s.former = left }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What is neither
 // letter nor marker is passed over. Nil means that the topic was deleted and recreated.
@@ -74,15 +80,17 @@ func (s *Set) Read(m *topics.Message) {
 	found, marker, err := deadletter.Parse(m)
 	switch {
 	case err != nil:
-	case marker != nil && s.own(marker.Source):
-		s.done(marker)
-	case found != nil && s.own(found.Source):
-		s.add(found)
+	case marker != nil:
+		s.done(marker) // of sources that are not followed no letter is there
+	case s.own(found.Source):
+		s.add(found, false)
+	case s.former != nil && s.former(found):
+		s.add(found, true)
 	}
 }
 
-func (s *Set) add(l *deadletter.Letter) {
-	one := letter{Location: l.Location(), from: from{l.Table, l.Of}, row: l.Place, event: l.EventID()}
+func (s *Set) add(l *deadletter.Letter, former bool) {
+	one := letter{Location: l.Location(), from: from{l.Table, l.Of}, row: l.Place, event: l.EventID(), former: former}
 	one.reason = s.known(l.Reason)
 	one.stripped = one.event == "" && slices.Contains(l.Missing, router.PartHeaders)
 	if s.full || s.count >= s.limit || s.bytes+one.size() > maxBytes {
@@ -104,9 +112,11 @@ func (s *Set) done(m *deadletter.Marker) {
 		if covered {
 			s.count--
 			s.bytes -= one.size()
-			if m.Outcome == deadletter.Discarded {
+			switch {
+			case one.former: // its row may have been sent in another way
+			case m.Outcome == deadletter.Discarded:
 				s.gone.add(one.from, one.event)
-			} else {
+			default:
 				s.gone.sent(one.from, one.event)
 			}
 		}
@@ -142,6 +152,9 @@ type Held struct {
 	Earlier  int             // they are of earlier builds
 	Other    int             // their event ids are not of the column that the mapping has now
 	Example  record.IDColumn // that of the last such letter
+
+	Former       int    // of Letters: those that a source left which is gone
+	FormerSource string // that of one of these
 }
 
 // Any reports whether a letter may be of any row.
@@ -152,10 +165,14 @@ func (s *Set) Of(t *Table) Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := Held{IDs: make(map[string]struct{})}
-	for _, letters := range s.groups {
+	for of, letters := range s.groups {
 		for i := range letters {
-			if one := &letters[i]; t.may(&one.from) {
+			switch one := &letters[i]; {
+			case !one.former && t.may(&one.from):
 				held.add(one, t)
+			case one.former && one.of.Known && one.of.OID == t.OID:
+				held.add(one, t)
+				held.Former, held.FormerSource = held.Former+1, of.source
 			}
 		}
 	}

@@ -62,6 +62,10 @@ func (t *Table) Unnamed(held *waiting.Held) (notes []string) {
 			notes = append(notes, fmt.Sprintf("%d dead letters wait that may be of any row, as %s: all rows are held back until their pipeline has sent or discarded them (`cdc-relay deadletter redrive`)", n, several))
 		}
 	}
+	if n := held.Former; n > 0 {
+		notes = append(notes, fmt.Sprintf("%s of %s, whose slot does not exist, %s: send or discard %s with `cdc-relay deadletter redrive --source %[2]s`",
+			wording.Count(n, "dead letter"), held.FormerSource, map[bool]string{true: "waits", false: "wait"}[n == 1], map[bool]string{true: "it", false: "them"}[n == 1]))
+	}
 	if !t.byID() {
 		const why = "the event id of the table is not the text of one column"
 		note(held.Letters, why, why)

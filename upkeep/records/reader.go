@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -63,6 +64,7 @@ func Open(ctx context.Context, settings relay.Config, others []string, log zerol
 	if r.settings.Guarantee == relay.ExactlyOnce {
 		r.positions = topics.NewFollower(at, topic, log)
 	} else {
+	r.waiting.Former(func(l *deadletter.Letter) bool { return former(there, l) })
 		r.positions = topics.FollowUncommitted(at, topic, log) // others may commit theirs in transactions
 	}
 	r.letters = topics.NewFollower(at, r.settings.DeadLetterTopic, log)
@@ -104,9 +106,17 @@ func (r *Reader) Origin() wal.Origin {
 }
 
 // own selects the letters of rows that the slots have passed. What was set aside before a slot
-// existed is of another one, and lies before this one.
+// existed is of another one: see former.
 func (r *Reader) own(here wal.Origin, source string) bool {
 	system, database, slot := deadletter.SplitSource(source)
+// former selects the letters of a slot that is gone, of the tables of the configuration. Their rows lie before
+// the slots of today, and may have been marked as published without being sent. A slot that exists is another
+// pipeline's.
+func former(there *catalog.Sources, l *deadletter.Letter) bool {
+	system, database, slot := deadletter.SplitSource(l.Source)
+	return system == there.System && database == there.Database && !there.Has(database, slot) && l.Of.Known && slices.Contains(there.Tables, l.Of.OID)
+}
+
 	return system == here.SystemID && database == here.Database && (r.settings.Replication.OwnSlot(slot) || slices.Contains(r.others, slot))
 }
 

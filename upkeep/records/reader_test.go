@@ -4,8 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -39,6 +41,24 @@ func TestReader_KnowsTheLettersOfItsSlots(t *testing.T) {
 	}
 }
 
+// So do those of a slot that is gone, of the tables of the configuration.
+func TestFormer_AreTheLettersOfASlotThatIsGone(t *testing.T) {
+	there := &catalog.Sources{System: "7", Database: "5", Slots: []string{"5/slot", "5/other", "6/moved"}, Tables: []uint32{16384}}
+	for _, tt := range []struct {
+		source string
+		oid    uint32
+		known  bool
+		want   bool
+	}{
+		{"7/5/gone", 16384, true, true}, {"7/5/moved", 16384, true, true}, {"7/5/other", 16384, true, false}, {"7/6/gone", 16384, true, false},
+		{"8/5/gone", 16384, true, false}, {"7/5/gone", 16385, true, false}, {"7/5/gone", 0, false, false}, {"7/gone", 16384, true, false},
+	} {
+		if got := former(there, &deadletter.Letter{Source: tt.source, Of: deadletter.Table{Known: tt.known, OID: tt.oid}}); got != tt.want {
+			t.Errorf("%+v: %t", tt, got)
+		}
+	}
+}
+
 // Letters are selected for the table as it is now, among the others of the configuration.
 func TestTable_SelectsItsLettersByWhatItIsNow(t *testing.T) {
 	id := record.IDColumn{Name: "id", Type: 2950}
@@ -60,6 +80,7 @@ func TestTable_SaysWhyAllRowsAreHeld(t *testing.T) {
 		{table, waiting.Held{Letters: 3}, nil},
 		{&Table{}, waiting.Held{}, nil},
 		{&Table{}, waiting.Held{Letters: 1, Earlier: 1}, []string{"a dead letter waits that may be of any row, as the event id of the table is not the text of one column: all rows are held back until its pipeline has sent or discarded it (`cdc-relay deadletter redrive`)"}},
+		{table, waiting.Held{Letters: 3, Former: 2, FormerSource: "7/5/gone"}, []string{"2 dead letters of 7/5/gone, whose slot does not exist, wait: send or discard them with `cdc-relay deadletter redrive --source 7/5/gone`"}},
 		{table, waiting.Held{Letters: 3, Stripped: 2, Earlier: 1}, []string{
 			"2 dead letters wait that may be of any row, as they were too large for their event ids: all rows are held back until their pipeline has sent or discarded them (`cdc-relay deadletter redrive`)",
 			"a dead letter waits that may be of any row, as an earlier version wrote it, without its table's OID and the column of its event id: all rows are held back until its pipeline has sent or discarded it (`cdc-relay deadletter redrive`)",
