@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -165,7 +166,6 @@ func TestSetup_DeclaresNothingWhileLettersWait(t *testing.T) {
 	k.deletes(t, "deleted 2 rows")
 }
 
-// A topic that is gone takes the letters with it, whatever PostgreSQL keeps.
 // The slot is not all that may have had another name or place when a letter was written.
 func TestSetup_DeclaresNothingWhileLettersOfAnEarlierPlaceWait(t *testing.T) {
 	t.Parallel()
@@ -204,6 +204,7 @@ func TestSetup_DeclaresNothingWhileLettersOfAnEarlierPlaceWait(t *testing.T) {
 	}
 }
 
+// A topic that is gone takes the letters with it, whatever PostgreSQL keeps.
 func TestStatus_SaysWhichLettersAreLostWithTheirTopic(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["detect_moved_slot"])
@@ -279,6 +280,33 @@ func TestRun_MarksPauseWhenTheDeadLetterTopicIsReplaced(t *testing.T) {
 	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
 	k.await(t, "the row is marked", func() bool { return k.marked(t) == 2 })
 	stop()
+}
+
+// Of a topic that was given more partitions nobody knows which of two records is the newer one: what is known of
+// the rows before the slot may have been taken back.
+func TestRetention_KeepsRowsWhereTheCheckpointTopicWasDivided(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.keepsHouse(t, "delete", "")
+	k.setUp(t, "")
+	_, stop := k.streams(t)
+	defer stop()
+	k.insert(t, 3)
+	k.arrived(t, 3)
+	k.age(t, "2h")
+	if _, err := k.brokers.Admin(t).CreatePartitions(t.Context(), 1, k.topic); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.brokers.Addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: k.topic, Partition: 1, Key: []byte("a"), Value: []byte("b")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	invoke(t, k.env, "retention", "--once").want(t, exitRefused, "", "has records in several partitions")
+	k.left(t, 3)
 }
 
 // holdsAll requires retention to delete nothing because of a letter, and to say which and why.

@@ -59,12 +59,16 @@ func Open(ctx context.Context, settings relay.Config, others []string, log zerol
 	}
 	r.system = r.Origin().SystemID
 	here := r.Origin()
+	there, err := catalog.ReadSources(ctx, r.settings.Replication)
+	if err != nil {
+		return nil, err
+	}
 	r.waiting = waiting.New(func(source string) bool { return r.own(here, source) })
+	r.waiting.Former(func(l *deadletter.Letter) bool { return former(there, l) })
 	at, topic := r.settings.Kafka.Connection, r.settings.CheckpointTopic
 	if r.settings.Guarantee == relay.ExactlyOnce {
 		r.positions = topics.NewFollower(at, topic, log)
 	} else {
-	r.waiting.Former(func(l *deadletter.Letter) bool { return former(there, l) })
 		r.positions = topics.FollowUncommitted(at, topic, log) // others may commit theirs in transactions
 	}
 	r.letters = topics.NewFollower(at, r.settings.DeadLetterTopic, log)
@@ -105,10 +109,6 @@ func (r *Reader) Origin() wal.Origin {
 	return r.origin
 }
 
-// own selects the letters of rows that the slots have passed. What was set aside before a slot
-// existed is of another one: see former.
-func (r *Reader) own(here wal.Origin, source string) bool {
-	system, database, slot := deadletter.SplitSource(source)
 // former selects the letters of a slot that is gone, of the tables of the configuration. Their rows lie before
 // the slots of today, and may have been marked as published without being sent. A slot that exists is another
 // pipeline's.
@@ -117,6 +117,10 @@ func former(there *catalog.Sources, l *deadletter.Letter) bool {
 	return system == there.System && database == there.Database && !there.Has(database, slot) && l.Of.Known && slices.Contains(there.Tables, l.Of.OID)
 }
 
+// own selects the letters of rows that the slots have passed. What was set aside before a slot
+// existed is of another one: see former.
+func (r *Reader) own(here wal.Origin, source string) bool {
+	system, database, slot := deadletter.SplitSource(source)
 	return system == here.SystemID && database == here.Database && (r.settings.Replication.OwnSlot(slot) || slices.Contains(r.others, slot))
 }
 
@@ -138,8 +142,9 @@ func (r *Reader) Slots() (names []string) {
 
 // keys are the newest values of a topic by their keys.
 type keys struct {
-	mu     sync.Mutex
-	values map[string][]byte
+	mu      sync.Mutex
+	values  map[string][]byte
+	divided bool // the topic has records in several partitions, which are read in any order
 }
 
 func newKeys() *keys { return &keys{values: make(map[string][]byte)} }
@@ -147,6 +152,7 @@ func newKeys() *keys { return &keys{values: make(map[string][]byte)} }
 func (k *keys) read(m *topics.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.divided = m != nil && (k.divided || m.Partition > 0)
 	switch {
 	case m == nil: // the topic was recreated
 		clear(k.values)
@@ -155,6 +161,13 @@ func (k *keys) read(m *topics.Message) {
 	default:
 		k.values[string(m.Key)] = slices.Clone(m.Value)
 	}
+}
+
+// inOrder reports whether the newest values are known.
+func (k *keys) inOrder() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.divided
 }
 
 // get is the value of a key, or nil.
@@ -198,6 +211,11 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 	defer cancel()
 	if err := r.positions.CatchUp(within, true); err != nil {
 		return nil, r.unread(ctx, err)
+	}
+	if !r.keys.inOrder() {
+		return nil, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointTopic, Err: advice.Give(
+			fmt.Errorf("checkpoint topic %q has records in several partitions, so that of two values nobody knows which is the newer", r.settings.CheckpointTopic),
+			"name another in relay.checkpoint_topic and run `cdc-relay setup`, which creates it")}
 	}
 	kept := &proof.Kept{Here: r.Origin(), Delivered: make(map[string]wal.LSN), Before: make(map[string]stored.BeforeSlot)}
 	for i, slot := range r.Slots() {

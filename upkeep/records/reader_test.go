@@ -112,8 +112,15 @@ func TestKeys_AreTheNewestOfATopic(t *testing.T) {
 	if got := k.ending(" for 7/slot"); len(got) != 1 || string(got["intent of a for 7/slot"]) != "2" {
 		t.Errorf("%q", got)
 	}
+	if !k.inOrder() {
+		t.Error("one partition has an order")
+	}
+	k.read(&topics.Message{Key: []byte("intent of a for 7/slot"), Value: []byte("5"), Partition: 1})
+	if k.inOrder() {
+		t.Error("two partitions have none")
+	}
 	k.read(nil) // the topic was made again
-	if k.get("intent of a for 7/slot") != nil || len(k.values) != 0 {
+	if k.get("intent of a for 7/slot") != nil || len(k.values) != 0 || !k.inOrder() {
 		t.Errorf("%q", k.values)
 	}
 }
