@@ -86,5 +86,5 @@ func (l *Letter) keyTells() bool {
 }
 
 func (l *Letter) another(how string) error {
-	return fmt.Errorf("the letter at partition %d, offset %d is not complete, and the row that now has its event id %s: it may be another row; discard the letter, and write the event again", l.Partition, l.Offset, how)
+	return fmt.Errorf("the letter at partition %d, offset %d is not complete, and the row that now has its event id %s: if the mapping was changed since, run this with the mapping of that time; else it may be another row; discard the letter, and write the event again", l.Partition, l.Offset, how)
 }

@@ -63,3 +63,17 @@ func TestRedrive_SaysThatTheRowIsGone(t *testing.T) {
 	l.db.Exec(t, "ALTER TABLE outbox ALTER id TYPE bigint")
 	invoke(t, l.env, "deadletter", "redrive", "--all", raised).want(t, exitFailed, `no row of table public.outbox has its event id in column "id"; the column had another type when the letter was written`, "")
 }
+
+// A row that makes another key by another mapping is the letter's all the same.
+func TestRedrive_DoubtsTheMappingWhereTheRowMakesAnotherKey(t *testing.T) {
+	t.Parallel()
+	l := limited(t, "columns: {id: id, key: account, payload: payload}", "id bigserial PRIMARY KEY, account text, owner text DEFAULT 'o'")
+	l.writes(t, 1, `INSERT INTO outbox (account, payload) VALUES ('a', jsonb_build_object('n', 1, 'fill', repeat('x', 50000)))`)
+	by := func(key string) {
+		l.configure(t, "outbox: [{table: public.outbox, topic: order-events, columns: {id: id, key: "+key+", payload: payload}}]\nrelay: {on_reject: dead_letter, park_key: true}\n")
+	}
+	by("owner")
+	invoke(t, l.env, "deadletter", "redrive", "--all", raised).want(t, exitFailed, "the row that now has its event id makes another key: if the mapping was changed since, run this with the mapping of that time", "")
+	by("account")
+	invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", raised).want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
+}
