@@ -110,7 +110,7 @@ func (w *work) keepSize(ctx context.Context) (text string) {
 
 // farewell says how the trigger goes, once no publisher is left.
 func (w *work) farewell() []string {
-	lines := []string{"when no publisher is left, the owner drops the trigger; before that, rows without a mark would be sent by both:"}
+	lines := []string{"when no publisher is left and the relay has no backlog, the owner drops the trigger; before that, rows without a mark would be sent by both, and rows with one by nobody if the slot is lost:"}
 	for _, t := range w.tables {
 		lines = append(lines, "  "+provision.UncutSQL(t.Name, t.OID)+";")
 	}
