@@ -121,7 +121,7 @@ func (o *outcomes) isBroken() bool {
 func (o *outcomes) produce(ctx context.Context, t *Sink, client *kgo.Client, b *transactionBatch) {
 	made := b.buildRecords(time.Now())
 	settled := o.settled // made once: a method value for each record would be an allocation for each
-	batch, unflushed := int(t.batch.Load()), 0
+	batch, unflushed := int(t.batchBytes.Load()), 0
 	for i := range made {
 		r := &b.records[i]
 		size, err := t.CheckNow(ctx, r)

@@ -22,25 +22,25 @@ func (t *Sink) FindRejected(ctx context.Context, id string, records []record.Rec
 		return nil, err
 	}
 	if len(c.rejected) == 0 {
-		t.smaller()
+		t.shrinkBatches()
 	}
 	return c.rejected, nil
 }
 
-// smaller has less produced at a time. No record is refused alone, so it is the size
+// shrinkBatches has less produced at a time. No record is refused alone, so it is the size
 // of what they make together.
 //
 // Once may be chance: somebody raised the limit in between.
-func (t *Sink) smaller() {
-	if t.doubts++; t.doubts < 2 {
+func (t *Sink) shrinkBatches() {
+	if t.refusedTogether++; t.refusedTogether < 2 {
 		return
 	}
-	batch := t.batch.Load()
+	batch := t.batchBytes.Load()
 	if batch == 0 {
 		batch = int64(t.cfg.MaxMessageBytes)
 	}
-	t.batch.Store(max(1, batch/4))
-	t.log.Warn().Int64("bytes", t.batch.Load()).
+	t.batchBytes.Store(max(1, batch/4))
+	t.log.Warn().Int64("bytes", t.batchBytes.Load()).
 		Msg("the brokers reject records in one batch that they accept one at a time; continuing with smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
 }
 

@@ -25,7 +25,7 @@ func TestProduce_EndsWithItsContext(t *testing.T) {
 	}
 	defer client.Close()
 	s := &Sink{Brokers: producer.NewBrokers(producer.Config{MaxMessageBytes: 1 << 20}, zerolog.Nop(), nil, nil)}
-	s.batch.Store(1)
+	s.batchBytes.Store(1)
 	records := make([]record.Record, 3)
 	for i := range records {
 		records[i] = record.Record{Topic: "orders", Value: []byte(`{"n":1}`), Partition: record.AutoPartition}

@@ -41,10 +41,10 @@ type Sink struct {
 	log   zerolog.Logger
 	plain *kgo.Client // is given no record: it asks the brokers, and makes topics
 
-	// batch, if not zero, is how many bytes are produced before waiting for their
+	// batchBytes, if not zero, is how many bytes are produced before waiting for their
 	// answers: a topic may take less at once than kafka.max_message_bytes says.
-	batch  atomic.Int64
-	doubts int // how often no record was refused alone; the owner's
+	batchBytes      atomic.Int64
+	refusedTogether int // how often no record was refused alone; the owner's
 
 	mu      sync.Mutex
 	session *producerSession // nil before Open
