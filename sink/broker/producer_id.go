@@ -39,9 +39,9 @@ func AskProducerID(ctx context.Context, client *kgo.Client) error {
 	}
 }
 
-// Producer gives out a client that can have a producer id, and makes another one where one was refused it.
+// ClientWithID gives out a client that can have a producer id, and makes another one where one was refused it.
 // It is safe for concurrent use.
-type Producer struct {
+type ClientWithID struct {
 	connect func() (*kgo.Client, error)
 
 	mu     sync.Mutex
@@ -49,46 +49,46 @@ type Producer struct {
 	closed bool
 }
 
-// NewProducer makes the first client, which connects to nothing yet.
-func NewProducer(connect func() (*kgo.Client, error)) (*Producer, error) {
+// NewClientWithID makes the first client, which connects to nothing yet.
+func NewClientWithID(connect func() (*kgo.Client, error)) (*ClientWithID, error) {
 	client, err := connect()
 	if err != nil {
 		return nil, err
 	}
-	return &Producer{connect: connect, client: client}, nil
+	return &ClientWithID{connect: connect, client: client}, nil
 }
 
 // Current is the client for anything but records.
-func (p *Producer) Current() *kgo.Client {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.client
+func (c *ClientWithID) Current() *kgo.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.client
 }
 
 // Client is the client for a record, and has a producer id. One call at a time.
-func (p *Producer) Client(ctx context.Context) (*kgo.Client, error) {
-	client := p.Current()
+func (c *ClientWithID) Client(ctx context.Context) (*kgo.Client, error) {
+	client := c.Current()
 	err := AskProducerID(ctx, client)
 	if err == nil {
 		return client, nil
 	}
 	if ctx.Err() == nil {
-		p.replace(client)
+		c.replace(client)
 	}
 	return nil, err
 }
 
-func (p *Producer) replace(refused *kgo.Client) {
-	next, err := p.connect()
+func (c *ClientWithID) replace(refused *kgo.Client) {
+	next, err := c.connect()
 	if err != nil {
 		return // the next call tries again
 	}
-	p.mu.Lock()
-	closed := p.closed
+	c.mu.Lock()
+	closed := c.closed
 	if !closed {
-		p.client = next
+		c.client = next
 	}
-	p.mu.Unlock()
+	c.mu.Unlock()
 	if closed {
 		refused = next
 	}
@@ -96,10 +96,10 @@ func (p *Producer) replace(refused *kgo.Client) {
 }
 
 // Close gives the connections up.
-func (p *Producer) Close() {
-	p.mu.Lock()
-	p.closed = true
-	client := p.client
-	p.mu.Unlock()
+func (c *ClientWithID) Close() {
+	c.mu.Lock()
+	c.closed = true
+	client := c.client
+	c.mu.Unlock()
 	client.Close()
 }

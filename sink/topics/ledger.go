@@ -21,13 +21,13 @@ import (
 type Ledger struct {
 	at       broker.Connection
 	topic    string
-	producer *broker.Producer
+	producer *broker.ClientWithID
 	turn     chan struct{} // one token, out while a write is not answered
 }
 
 // NewLedger checks the configuration and connects to nothing.
 func NewLedger(at broker.Connection, topic string) (*Ledger, error) {
-	producer, err := broker.NewProducer(func() (*kgo.Client, error) {
+	producer, err := broker.NewClientWithID(func() (*kgo.Client, error) {
 		return at.Consumer(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(broker.UnknownTries))
 	})
 	if err != nil {
