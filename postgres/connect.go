@@ -173,6 +173,12 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 			Hint: "use sslmode=verify-full or scram-sha-256; postgres.insecure permits it on a trusted network",
 		}
 	}
+	return nil, connectError(op, cause, config, limit, replication)
+}
+
+// connectError is what a failed attempt means, with what to do about it. limit is how long the attempt
+// could take.
+func connectError(op string, cause error, config *pgconn.Config, limit time.Duration, replication bool) error {
 	classified := Classify(op, cause)
 	var e *fault.Error
 	if errors.As(classified, &e) && e.Reason == fault.ReasonTimeout && !answered(cause) {
@@ -185,7 +191,7 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 		e.Err, e.Hint = fmt.Errorf("no password was given, and the server asks for one: %w", e.Err), hintNoPassword
 	}
 	if e == nil || e.Reason != fault.ReasonPermission {
-		return nil, classified
+		return classified
 	}
 	switch {
 	case pg != nil && pg.Routine == "CheckMyDatabase":
@@ -194,7 +200,7 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 		e.Hint = fmt.Sprintf("run as a superuser: ALTER ROLE %s REPLICATION (Amazon RDS: GRANT rds_replication TO %s)",
 			wal.QuoteIdentifier(config.User), wal.QuoteIdentifier(config.User))
 	}
-	return nil, classified
+	return classified
 }
 
 // open connects. Where it fails and something other than PostgreSQL answers, other names it.
