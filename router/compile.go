@@ -120,25 +120,7 @@ func (m *mapping) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation,
 	}
 	p.quoteKey = m.Key == format.JSONString
 
-	p.content.Id = c.optional(s, preset.RoleID)
-	p.key = c.optional(s, preset.RoleKey)
-	p.content.Payload = c.optional(s, preset.RolePayload)
-	p.timestamp = c.optional(s, preset.RoleTimestamp)
-	if s.Columns[preset.RoleKey] == "" {
-		p.key = p.content.Id
-		s.Warnings = append(s.Warnings, preset.NoKey(rel))
-	}
-	for _, r := range []preset.Role{preset.RoleRoute, preset.RoleType} {
-		// A configured column that this preset has no use for still has to exist.
-		if spec := m.Columns.column(r); spec != "" {
-			if _, err := column.NewSource(rel, spec); err != nil {
-				c.fail(r.Key(), err)
-			}
-		}
-	}
-	if p.timestamp != nil && !slices.Contains(timeForms, p.timestamp.Typ.Form) {
-		c.fail("columns.timestamp", &record.ColumnError{Column: p.timestamp.Column, Err: advice.Give(fmt.Errorf("%s, which cannot hold a time", p.timestamp.Described(rel)), "use timestamptz, timestamp, date, an integer since 1970 or ISO 8601 text")})
-	}
+	c.columns(s)
 	c.payload(s)
 	c.key(s)
 	topic := c.topic(s)
@@ -147,7 +129,7 @@ func (m *mapping) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation,
 	names := c.headers(s)
 	c.fields()
 	if c.plan.content.Event != nil {
-		names = slices.Insert(names, 1, slices.DeleteFunc(c.plan.content.EventNames(), c.plan.content.Replaces)...)
+		names = slices.Insert(names, 1, slices.DeleteFunc(c.plan.content.EventNames(), c.plan.content.Replaces)...) // behind id
 	}
 	c.partition()
 	if len(c.errs) > 0 {
@@ -155,6 +137,30 @@ func (m *mapping) compile(rel *wal.Relation, at wal.Place) (*plan, *Explanation,
 	}
 	p.idColumn = c.idColumn()
 	return p, c.explain(s, topic, names), nil
+}
+
+// columns finds the columns of id, key, payload and timestamp.
+func (c *compiler) columns(s *preset.Shape) {
+	p := c.plan
+	p.content.Id = c.optional(s, preset.RoleID)
+	p.key = c.optional(s, preset.RoleKey)
+	p.content.Payload = c.optional(s, preset.RolePayload)
+	p.timestamp = c.optional(s, preset.RoleTimestamp)
+	if s.Columns[preset.RoleKey] == "" {
+		p.key = p.content.Id
+		s.Warnings = append(s.Warnings, preset.NoKey(c.rel))
+	}
+	for _, r := range []preset.Role{preset.RoleRoute, preset.RoleType} {
+		// A configured column that this preset has no use for still has to exist.
+		if spec := c.of.Columns.column(r); spec != "" {
+			if _, err := column.NewSource(c.rel, spec); err != nil {
+				c.fail(r.Key(), err)
+			}
+		}
+	}
+	if p.timestamp != nil && !slices.Contains(timeForms, p.timestamp.Typ.Form) {
+		c.fail("columns.timestamp", &record.ColumnError{Column: p.timestamp.Column, Err: advice.Give(fmt.Errorf("%s, which cannot hold a time", p.timestamp.Described(c.rel)), "use timestamptz, timestamp, date, an integer since 1970 or ISO 8601 text")})
+	}
 }
 
 // idColumn is the column that the header id is the text of, whatever the row.
