@@ -140,60 +140,75 @@ func driftOnly(err error) error {
 
 // shapes compares publication and tables with the first look.
 func (p *Probe) shapes(q postgres.Querier) (drift, err error) {
+	now, drift, err := p.readBaseline(q)
+	switch {
+	case drift != nil || err != nil:
+		return drift, err
+	case p.first == nil:
+		p.first = now
+		return nil, nil
+	}
+	return p.compare(now), nil
+}
+
+// readBaseline reads publication and tables, and ends at a drift.
+func (p *Probe) readBaseline(q postgres.Querier) (now *baseline, drift, err error) {
 	publication, err := catalog.ReadPublication(q, p.version, p.cfg.Publication)
 	if err != nil {
 		if drift := driftOnly(err); drift != nil {
-			return p.dropped(), nil
+			return nil, p.dropped(), nil
 		}
-		return nil, err
+		return nil, nil, err
 	}
-	now := &baseline{publication: publication.OID}
+	now = &baseline{publication: publication.OID}
 	for i, table := range p.cfg.Tables {
 		t, err := catalog.ReadTable(q, table)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if t == nil {
-			return p.vanished(q, i, table)
+			drift, err = p.vanished(q, i, table)
+			return nil, drift, err
 		}
 		if p.first != nil && p.first.tables[i].OID != t.OID {
-			return p.changed(fault.ReasonTableChanged, "table "+table.String(), "it was replaced by another table of that name",
+			return nil, p.changed(fault.ReasonTableChanged, "table "+table.String(), "it was replaced by another table of that name",
 				"restart the relay for the rows of the new one, and send those written before it was published again (`cdc-relay replay`): "+postgres.SeeSendingAgain), nil
 		}
 		if err := publication.Publishes(table, t); err != nil {
 			// One that was dropped between the questions about it has no tables either.
 			if _, again := catalog.ReadPublication(q, p.version, p.cfg.Publication); driftOnly(again) != nil {
-				return p.dropped(), nil
+				return nil, p.dropped(), nil
 			}
 			var e *fault.Error
 			errors.As(err, &e)
-			return &fault.Error{Kind: fault.KindDrift, Reason: e.Reason, Op: "watch", Subject: e.Subject, Err: e.Err, Hint: e.Hint}, nil
+			return nil, &fault.Error{Kind: fault.KindDrift, Reason: e.Reason, Op: "watch", Subject: e.Subject, Err: e.Err, Hint: e.Hint}, nil
 		}
 		if drift, err := p.filters(q, publication, table, t.OID); drift != nil || err != nil {
-			return drift, err
+			return nil, drift, err
 		}
 		now.tables = append(now.tables, tableShape{OID: t.OID, filter: publication.Tables[table].Filter})
 	}
 	if now.links, err = p.links(q, now); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	now.version, now.sends = publication.Version, fmt.Sprint(publication.Owner, publication.Insert, publication.ViaRoot, publication.Others)
-	if p.first == nil {
-		p.first = now
-		return nil, nil
-	}
+	return now, nil, nil
+}
+
+// compare returns what is not as it was at the first look, as a drift.
+func (p *Probe) compare(now *baseline) error {
 	if now.publication != p.first.publication {
 		return p.changed(fault.ReasonPublicationChanged, postgres.PublicationSubject(p.cfg.Publication), "it was dropped and recreated",
-			hintBetween), nil
+			hintBetween)
 	}
 	if drift := p.putBack(now); drift != nil {
-		return drift, nil
+		return drift
 	}
 	if i := slices.IndexFunc(now.tables, func(t tableShape) bool { return !slices.Contains(p.first.tables, t) }); i >= 0 {
 		return p.changed(fault.ReasonPublicationChanged, postgres.PublicationSubject(p.cfg.Publication),
-			fmt.Sprintf("the row filter on %s is now %q", p.cfg.Tables[i], now.tables[i].filter), "restore it, or restart to accept it"), nil
+			fmt.Sprintf("the row filter on %s is now %q", p.cfg.Tables[i], now.tables[i].filter), "restore it, or restart to accept it")
 	}
-	return nil, nil
+	return nil
 }
 
 // dropped is the drift of a publication that is not there any more.
