@@ -27,7 +27,7 @@ func fills() *wal.Batch {
 }
 
 // What PostgreSQL keeps, and for how long, is what an outage of the brokers costs.
-func TestBoard_SaysWhatToDoAboutBrokersThatAreAway(t *testing.T) {
+func TestMonitor_SaysWhatToDoAboutBrokersThatAreAway(t *testing.T) {
 	next := "dial broker: refused; start the brokers, or correct kafka.brokers or the addresses that they advertise"
 	safe := int64(3 << 30)
 	for name, tt := range map[string]struct {
@@ -65,7 +65,7 @@ func TestBoard_SaysWhatToDoAboutBrokersThatAreAway(t *testing.T) {
 }
 
 // Brokers that were away are not silent before they are back.
-func TestBoard_CountsSilenceFromWhenBrokersAnsweredAgain(t *testing.T) {
+func TestMonitor_CountsSilenceFromWhenBrokersAnsweredAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1"), fills), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.sink.Hold()
@@ -90,7 +90,7 @@ func TestBoard_CountsSilenceFromWhenBrokersAnsweredAgain(t *testing.T) {
 }
 
 // A topic that was never sent to has its row wait in Send, with room in the window.
-func TestBoard_SaysWhyNothingIsReadWithRoomInTheWindow(t *testing.T) {
+func TestMonitor_SaysWhyNothingIsReadWithRoomInTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"), fixed(150, 160, 1, "order/a/3"), fixed(170, 180, 1, "order/a/4")),
 			sink: new(sinktest.Recorder), result: make(chan error, 1)}
@@ -115,7 +115,7 @@ func TestBoard_SaysWhyNothingIsReadWithRoomInTheWindow(t *testing.T) {
 }
 
 // Standing by is what every second relay does all day.
-func TestBoard_LogsAStandbyOnceAndNotAsAWarning(t *testing.T) {
+func TestMonitor_LogsAStandbyOnceAndNotAsAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		routes := outboxRoutes(t)
 		busy := func(context.Context) (Source, error) {
@@ -136,7 +136,7 @@ func TestBoard_LogsAStandbyOnceAndNotAsAWarning(t *testing.T) {
 }
 
 // An outage is as old as it is, not as old as the stream that it met.
-func TestBoard_TellsTheAgeOfTheReasonAndItsEnd(t *testing.T) {
+func TestMonitor_TellsTheAgeOfTheReasonAndItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		routes := outboxRoutes(t)
 		var log bytes.Buffer

@@ -74,8 +74,8 @@ func TestKafka_NothingOvertakesWhateverIsRefused(t *testing.T) {
 				for i := range each {
 					todo = append(todo, newRecord("orders", fmt.Sprint("k", i%5), fmt.Sprintf("v%06d", round*each+i)))
 				}
-				guilty := string(todo[random.IntN(each/4)].Value)
-				c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: 1 + random.IntN(2), When: holds(guilty)})
+				rejected := string(todo[random.IntN(each/4)].Value)
+				c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: 1 + random.IntN(2), When: holds(rejected)})
 				for try := 0; len(todo) > 0; try++ {
 					if try > 20 {
 						t.Fatalf("round %d: not delivered", round)

@@ -24,12 +24,12 @@ const checkpoints = "checkpoints"
 // exactly is an open Transactional with hands for a test.
 type exactly struct {
 	*kafkatx.Sink
-	t      *testing.T
-	holder sink.Holder
-	lost   chan error
-	mu     sync.Mutex
-	ends   []sink.Ending
-	marked atomic.Int64 // the last mark that was committed
+	t         *testing.T
+	holder    sink.Holder
+	lost      chan error
+	mu        sync.Mutex
+	ends      []sink.Ending
+	committed atomic.Int64 // the last position that was committed
 }
 
 func transactional(t *testing.T, c *kfake.Cluster, change func(*kafkatx.Config)) *exactly {
@@ -79,22 +79,22 @@ func (x *exactly) tryOpen() (string, error) {
 	return string(value), err
 }
 
-// send hands over records named by values and, unless mark is zero, a mark.
-func (x *exactly) send(mark int, whole bool, values ...string) chan error {
+// send hands over records named by values and, unless it is zero, a position.
+func (x *exactly) send(position int, whole bool, values ...string) chan error {
 	done := make(chan error, 1)
 	records := make([]record.Record, len(values))
 	for i, v := range values {
 		records[i] = newRecord("orders", "k", v)
 	}
 	x.Send(context.Background(), records, func(err error) { done <- err })
-	if mark != 0 {
-		x.mark(mark, whole, false)
+	if position != 0 {
+		x.setPosition(position, whole, false)
 	}
 	return done
 }
 
-func (x *exactly) mark(mark int, whole, now bool) {
-	x.SetPosition(sink.Position{Value: fmt.Appendf(nil, "%d", mark), Whole: whole, Now: now, Committed: func() { x.marked.Store(int64(mark)) }})
+func (x *exactly) setPosition(position int, whole, now bool) {
+	x.SetPosition(sink.Position{Value: fmt.Appendf(nil, "%d", position), Whole: whole, Now: now, Committed: func() { x.committed.Store(int64(position)) }})
 }
 
 func (x *exactly) endings() []sink.Ending {

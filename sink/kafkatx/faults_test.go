@@ -168,7 +168,7 @@ func sendKeyed(x *exactly, n int) chan error {
 		records = append(records, r)
 	}
 	x.Send(context.Background(), records, func(err error) { done <- err })
-	x.mark(n+1, true, true)
+	x.setPosition(n+1, true, true)
 	return done
 }
 

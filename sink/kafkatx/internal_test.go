@@ -96,9 +96,9 @@ func TestTransactionalConfig_CommentsStateTheDefaults(t *testing.T) {
 // producer session waits for brokers that are unreachable.
 func TestProducerSession_KeepsOnePositionOfThoseThatWait(t *testing.T) {
 	s := &Sink{session: newProducerSession(nil, nil, sink.Holder{})} // its goroutine takes nothing
-	const marks = 1000
+	const positions = 1000
 	s.SetPosition(sink.Position{Value: []byte("open")})
-	for i := range marks {
+	for i := range positions {
 		s.SetPosition(sink.Position{Value: []byte(strconv.Itoa(i)), Whole: true, Now: i == 7})
 	}
 	s.Send(t.Context(), make([]record.Record, 1), func(error) {})
@@ -117,7 +117,7 @@ func TestProducerSession_KeepsOnePositionOfThoseThatWait(t *testing.T) {
 	}
 	// A position inside a source transaction takes no other's place: what was counted of the
 	// transaction before ends with that.
-	want := []string{strconv.Itoa(marks-1) + ", now", "records", "behind", "divided"}
+	want := []string{strconv.Itoa(positions-1) + ", now", "records", "behind", "divided"}
 	if !slices.Equal(got, want) {
 		t.Errorf("the session has to do %q, want %q", got, want)
 	}

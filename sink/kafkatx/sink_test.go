@@ -33,8 +33,8 @@ func TestTransactional_CommitsRecordsWithTheirPosition(t *testing.T) {
 		if err := awaitDone(t, x.send(i, true, fmt.Sprint("a", i), fmt.Sprint("b", i))); err != nil {
 			t.Fatal(err)
 		}
-		if got := x.marked.Load(); got != int64(i) {
-			t.Errorf("mark %d is committed when record %d is", got, i)
+		if got := x.committed.Load(); got != int64(i) {
+			t.Errorf("position %d is committed when record %d is", got, i)
 		}
 	}
 	if got := committed(t, c, "orders"); !slices.Equal(got, []string{"a1", "b1", "a2", "b2", "a3", "b3", "a4", "b4", "a5", "b5"}) {
@@ -104,10 +104,10 @@ func TestTransactional_APressDuringACommitDividesNothing(t *testing.T) {
 	x.Send(t.Context(), []record.Record{newRecord("orders", "k", "a")}, func(error) {
 		x.Seal()
 		x.Send(context.Background(), []record.Record{newRecord("orders", "k", "c")}, func(err error) { part <- err })
-		x.mark(3, false, false)
+		x.setPosition(3, false, false)
 	})
 	x.Send(t.Context(), []record.Record{newRecord("orders", "k", "b")}, func(error) {})
-	x.mark(2, true, true)
+	x.setPosition(2, true, true)
 	select {
 	case err := <-part:
 		t.Fatalf("ended inside a source transaction: %v", err)
@@ -116,8 +116,8 @@ func TestTransactional_APressDuringACommitDividesNothing(t *testing.T) {
 	if err := awaitDone(t, x.send(4, true, "d")); err != nil {
 		t.Fatal(err)
 	}
-	if got := x.endings(); len(got) != 2 || x.marked.Load() != 4 {
-		t.Errorf("ended as %v, the last mark is %d", got, x.marked.Load())
+	if got := x.endings(); len(got) != 2 || x.committed.Load() != 4 {
+		t.Errorf("ended as %v, the last position is %d", got, x.committed.Load())
 	}
 }
 
@@ -146,8 +146,8 @@ func TestTransactional_DividesALargeOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := x.marked.Load(); got != 5 {
-		t.Errorf("mark %d is committed, want 5", got)
+	if got := x.committed.Load(); got != 5 {
+		t.Errorf("position %d is committed, want 5", got)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestTransactional_CommitsAnIdlePosition(t *testing.T) {
 	c := eosCluster(t)
 	x := transactional(t, c, nil)
 	x.open()
-	x.mark(7, true, false)
+	x.setPosition(7, true, false)
 	done := make(chan error, 1)
 	x.Finish(func(err error) { done <- err })
 	if err := awaitDone(t, done); err != nil {
@@ -193,7 +193,7 @@ func TestTransactional_AFailedRecordCommitsNothing(t *testing.T) {
 	first := x.send(2, false, "good")
 	done := make(chan error, 1)
 	x.Send(context.Background(), []record.Record{newRecord("nowhere", "k", "bad")}, func(err error) { done <- err })
-	x.mark(3, true, false)
+	x.setPosition(3, true, false)
 	wantFailure(t, &failures(t, awaitDone(t, first))[0], sink.Retry, "held_back")
 	wantFailure(t, &failures(t, awaitDone(t, done))[0], sink.Blocked, "unknown_topic", "nowhere")
 	wantFailure(t, &failures(t, awaitDone(t, x.send(4, true, "after")))[0], sink.Retry, "held_back")
@@ -221,7 +221,7 @@ func TestTransactional_MissingTopicsAreCreatedWhenTold(t *testing.T) {
 	send := func() error {
 		done := make(chan error, 1)
 		x.Send(context.Background(), []record.Record{newRecord("made", "k", "v")}, func(err error) { done <- err })
-		x.mark(1, true, false)
+		x.setPosition(1, true, false)
 		return awaitDone(t, done)
 	}
 	heals := func() {
@@ -461,7 +461,7 @@ func TestTransactional_HonoursPartitions(t *testing.T) {
 		r.Partition = partition
 		done := make(chan error, 1)
 		x.Send(context.Background(), []record.Record{r}, func(err error) { done <- err })
-		x.mark(1, true, false)
+		x.setPosition(1, true, false)
 		return awaitDone(t, done)
 	}
 	for partition := range int32(4) {
@@ -494,13 +494,13 @@ func TestTransactional_CommitsNoDeadLetterToACompactedTopic(t *testing.T) {
 	x.open()
 	done := make(chan error, 1)
 	x.Send(t.Context(), []record.Record{newRecord("orders", "k", "1"), newRecord("letters", "k", "2")}, func(err error) { done <- err })
-	x.mark(1, true, true)
+	x.setPosition(1, true, true)
 	failed := failures(t, awaitDone(t, done))
 	if len(failed) != 2 {
 		t.Fatalf("failed: %+v", failed)
 	}
 	wantFailure(t, &failed[1], sink.Blocked, fault.ReasonDeadLetterTopic, "cleanup.policy=compact")
-	if got := committed(t, c, "orders"); len(got) != 0 || x.marked.Load() != 0 {
-		t.Errorf("committed %q, position %d", got, x.marked.Load())
+	if got := committed(t, c, "orders"); len(got) != 0 || x.committed.Load() != 0 {
+		t.Errorf("committed %q, position %d", got, x.committed.Load())
 	}
 }
