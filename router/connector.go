@@ -131,9 +131,9 @@ func (r *Router) Heartbeats(b *record.Buffer, now time.Time) error {
 	return nil
 }
 
-// Skip takes a row that was delivered before and is not sent again. A connector that counts
+// SkipRow takes a row that was delivered before and is not sent again. A connector that counts
 // the rows of a transaction counts it; its records are dropped.
-func (r *Router) Skip(b *record.Buffer, row *wal.Row) {
+func (r *Router) SkipRow(b *record.Buffer, row *wal.Row) {
 	if !slices.ContainsFunc(r.connectors, Connector.Counts) {
 		return
 	}

@@ -203,7 +203,7 @@ func (d *Delivery) Route(f *InFlight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
 		if d.covers(row) || d.start.AlreadySent(row) || d.shared.partial.covers(row) {
-			d.shared.router.Skip(f.buf, row)
+			d.shared.router.SkipRow(f.buf, row)
 			f.routed++
 			continue
 		}
