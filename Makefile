@@ -39,6 +39,8 @@ ALLOCS_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Test.*Allocat' .
 OF_ROOT_MODULE = xargs -n 1 dirname | sort -u | grep -vE '^\./($(subst $(SPACE),|,$(strip .bin dist $(MODULES))))(/|$$)'
 # The race detector has every process wait for a second at its end, for races of what still runs then.
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
+# It needs cgo, which .ci/run turns off for all else.
+RACED_TEST = $(if $(RACE),CGO_ENABLED=1 )$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS)
 
 # The modules beside the root's: what services require, its tests with servers, the examples.
 MODULES := test/ends outbox inbox examples/go examples/dapr
@@ -90,11 +92,11 @@ quick: ## in a minute, without a server: the tests that need none, simulations w
 .PHONY: test
 test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package, SHORT=1 for fewer seeds and shorter loads, and the longest packages without it
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
-	@$(if $(filter ./...,$(PKG)),$(RACE_OPTIONS) GO="$(GO)" bash test/modules.sh "$(MODULES)" "$(ALONE)" "$(LONGEST)" "$(UNRACED)" $(RACE) $(TEST_FLAGS),$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(PKG))
+	@$(if $(filter ./...,$(PKG)),$(RACE_OPTIONS) GO="$(GO)" bash test/modules.sh "$(MODULES)" "$(ALONE)" "$(LONGEST)" "$(UNRACED)" $(RACE) $(TEST_FLAGS),$(RACED_TEST) $(PKG))
 
 .PHONY: test-root
 test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights
-	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) -v -run '^($(subst $(SPACE),|,$(strip $(ROOT_TESTS))))$$' $(ROOT_PACKAGES)
+	$(RACED_TEST) -v -run '^($(subst $(SPACE),|,$(strip $(ROOT_TESTS))))$$' $(ROOT_PACKAGES)
 
 .PHONY: test-ordinary
 test-ordinary: ## for root: all tests as an ordinary account, which is made, in a copy of the checkout

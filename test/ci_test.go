@@ -10,18 +10,23 @@ import (
 // ciFunctions runs a script behind the functions of .ci/run, with set -eu and commands in place of the system's.
 func ciFunctions(t *testing.T, script string, env ...string) string {
 	t.Helper()
-	text := read(t, ".ci/run")
-	functions := ""
-	for _, name := range []string{"in_memory", "tests", "rest", "computing", "waiting"} {
-		_, from, found := strings.Cut(text, "\n"+name+"() {\n")
+	return withFunctions(t, ".ci/run", []string{"in_memory", "as_built", "tests", "rest", "computing", "waiting"}, script, env...)
+}
+
+// withFunctions runs a script behind functions of another, in the project's folder.
+func withFunctions(t *testing.T, file string, names []string, script string, env ...string) string {
+	t.Helper()
+	text, functions := read(t, file), ""
+	for _, name := range names {
+		_, from, found := strings.Cut(text, "\n"+name+"() {")
 		body, _, ended := strings.Cut(from, "\n}\n")
 		if !found || !ended {
-			t.Fatalf(".ci/run has no function %s", name)
+			t.Fatalf("%s has no function %s", file, name)
 		}
-		functions += name + "() {\n" + body + "\n}\n"
+		functions += name + "() {" + body + "\n}\n"
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+functions+script)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), env...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, output)
@@ -78,5 +83,19 @@ func TestCI_RestRunsWhereTheTestsWereCompiled(t *testing.T) {
 		if n := strings.Count(got, " .ci/as --root"); n != want || strings.Count(got, "\n") != 6 {
 			t.Errorf("account %q: %d steps in the copy, want %d:\n%s", account, n, want, got)
 		}
+	}
+}
+
+// A package that a step compiles otherwise than the others is compiled twice. Go's name for what it compiles, and how,
+// is the id of the build.
+func TestCI_StepsCompileAsTheBinaryIsBuilt(t *testing.T) {
+	const compiled = ` -n -a ./cmd/cdc-relay 2>&1 | sed -n 's/.* \(-p [^ ]*\) .* \(-buildid [^ ]*\) .*/\1 \2/p' | grep -v '^-p main ' | sort`
+	step := ciFunctions(t, "as_built\ngo build"+compiled)
+	build := ciFunctions(t, "CGO_ENABLED=0 go build -trimpath $(grep -v '^#' cmd/cdc-relay/gcflags)"+compiled)
+	if step != build {
+		t.Errorf("a step compiles\n%s\nand make build\n%s", step, build)
+	}
+	if n := strings.Count(build, "\n"); n < 300 {
+		t.Errorf("go build says how it compiles %d packages only:\n%s", n, build)
 	}
 }

@@ -9,9 +9,9 @@ cd "$(dirname "$0")/.."
 modules=$1 alone=$2 first=$3 unraced=$4
 shift 4
 flags=("$@")
-plain=()
+plain=() raced=()
 for flag in "$@"; do
-	[ "$flag" = -race ] || plain+=("$flag")
+	if [ "$flag" = -race ]; then raced=(env CGO_ENABLED=1); else plain+=("$flag"); fi # .ci/run turns cgo off
 done
 
 # What servers are started from is made once for all packages. The name is one of a sandbox's folders, with
@@ -33,7 +33,7 @@ go_test() { # go_test P PACKAGE...
 		if is_unraced "${package/#$root/.}"; then quick+=("$package"); else slow+=("$package"); fi
 	done
 	[ ${#quick[@]} -eq 0 ] || "$GO" test "${plain[@]}" -p "$at_a_time" "${quick[@]}" || code=$?
-	[ ${#slow[@]} -eq 0 ] || "$GO" test "${flags[@]}" -p "$at_a_time" "${slow[@]}" || code=$?
+	[ ${#slow[@]} -eq 0 ] || "${raced[@]}" "$GO" test "${flags[@]}" -p "$at_a_time" "${slow[@]}" || code=$?
 	return "$code"
 }
 
@@ -42,14 +42,14 @@ one_by_one() {
 	# shellcheck disable=SC2086 # a list
 	go_test 1 $alone || code=$?
 	for module in $modules; do
-		how=("${flags[@]}")
-		if is_unraced "$module"; then how=("${plain[@]}"); fi
-		(cd "$module" && "$GO" test "${how[@]}" -p 1 ./...) || code=$?
+		how=("${raced[@]}" "$GO" test "${flags[@]}")
+		if is_unraced "$module"; then how=("$GO" test "${plain[@]}"); fi
+		(cd "$module" && "${how[@]}" -p 1 ./...) || code=$?
 	done
 	return "$code"
 }
 
-root=$("$GO" list -m)
+root=$(GOWORK=off "$GO" list -m)
 rest=()
 # shellcheck disable=SC2086 # a list
 for package in $("$GO" list $first ./...); do # the order of the arguments is kept

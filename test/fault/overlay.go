@@ -73,11 +73,11 @@ func overlay(ctx context.Context, dir string, patches []patch, extra map[string]
 }
 
 func moduleDir(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
 // failpoint is a named step of the relay at which it can be made to die.
