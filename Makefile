@@ -33,6 +33,7 @@ LONGEST := ./cmd/cdc-relay ./backfill ./test/parity ./test/fault ./cutover ./rep
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
 ROOT_TESTS := TestLink_CarriesEverythingLater TestLink_KeepsAShortDelay TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
 	TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree TestMemory_FitsIntoAContainer
+RUN_ROOT_TESTS = -v -run '^($(subst $(SPACE),|,$(strip $(ROOT_TESTS))))$$'
 # Packages with a benchmark, or with a bound on allocations: the others would be linked for nothing.
 BENCH_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Benchmark' . | $(OF_ROOT_MODULE))
 ALLOCS_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Test.*Allocat' . | $(OF_ROOT_MODULE))
@@ -96,7 +97,8 @@ test: ## all tests, with the race detector where there is a C compiler; PKG=./ro
 
 .PHONY: test-root
 test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights
-	$(RACED_TEST) -v -run '^($(subst $(SPACE),|,$(strip $(ROOT_TESTS))))$$' $(ROOT_PACKAGES)
+	$(RACED_TEST) $(RUN_ROOT_TESTS) $(filter-out $(UNRACED),$(ROOT_PACKAGES))
+	@$(if $(filter $(UNRACED),$(ROOT_PACKAGES)),$(GO) test $(TEST_FLAGS) $(RUN_ROOT_TESTS) $(filter $(UNRACED),$(ROOT_PACKAGES)))
 
 .PHONY: test-ordinary
 test-ordinary: ## for root: all tests as an ordinary account, which is made, in a copy of the checkout
