@@ -99,3 +99,16 @@ func TestCI_StepsCompileAsTheBinaryIsBuilt(t *testing.T) {
 		t.Errorf("go build says how it compiles %d packages only:\n%s", n, build)
 	}
 }
+
+// The detector watches whatever starts goroutines, or is used by several.
+func TestModules_RaceDetectorWatchesGoroutines(t *testing.T) {
+	const which = `for folder in $FOLDERS; do if is_unraced "./$folder"; then echo "$folder"; fi; done`
+	folders := "relay relay/delivery sink/kafka sink/topics replication checkpoint deadletter metrics router/column debezium/importer ways"
+	got := withFunctions(t, "test/modules.sh", []string{"is_unraced"}, "unraced=./sink/topics\n"+which, "FOLDERS="+folders)
+	if want := "sink/topics\nrouter/column\ndebezium/importer\nways"; got != want {
+		t.Errorf("without the race detector:\n%s\nwant:\n%s", got, want)
+	}
+	if got := withFunctions(t, "test/modules.sh", []string{"is_unraced"}, "unraced=\n"+which, "FOLDERS="+folders); got != "" {
+		t.Errorf("the long form runs these without the race detector:\n%s", got)
+	}
+}

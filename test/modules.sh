@@ -21,8 +21,11 @@ chmod 711 "$CDC_RELAY_TEMPLATES" # servers of root run as another account
 export CDC_RELAY_TEMPLATES
 trap 'rm -rf "$CDC_RELAY_TEMPLATES"' EXIT
 
-is_unraced() { # is_unraced PACKAGE|MODULE
-	case " $unraced " in *" $1 "*) return 0 ;; *) return 1 ;; esac
+# is_unraced is for what the list has, and with a list for packages that start no goroutine and share nothing, in
+# source and tests: the detector has nothing to find there.
+is_unraced() { # is_unraced FOLDER
+	case " $unraced " in *" $1 "*) return 0 ;; esac
+	[ -n "$unraced" ] && ! grep -qE '^[[:space:]]*go |\.Go\(|\.Parallel\(|"sync["/]|sync/errgroup"' "$1"/*.go
 }
 
 # go_test tests packages, those that are unraced before the others.
@@ -43,7 +46,7 @@ one_by_one() {
 	go_test 1 $alone || code=$?
 	for module in $modules; do
 		how=("${raced[@]}" "$GO" test "${flags[@]}")
-		if is_unraced "$module"; then how=("$GO" test "${plain[@]}"); fi
+		if [[ " $unraced " == *" $module "* ]]; then how=("$GO" test "${plain[@]}"); fi
 		(cd "$module" && "${how[@]}" -p 1 ./...) || code=$?
 	done
 	return "$code"
