@@ -29,8 +29,8 @@ type Brokers struct {
 	dataLoss atomic.Int64
 }
 
-// NewBrokers takes a configuration with its defaults. hooks make those of each client. client is asked
-// for the sink's client each time that the brokers are asked.
+// NewBrokers takes a configuration with its defaults. hooks make those of each client. client returns the
+// one through which the brokers are asked.
 func NewBrokers(cfg Config, log zerolog.Logger, hooks []func() kgo.Hook, client func() *kgo.Client) *Brokers {
 	return &Brokers{
 		cfg: cfg, log: log, hooks: hooks, client: client,

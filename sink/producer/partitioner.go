@@ -33,7 +33,7 @@ func NewPartitioner(starts func(topic string)) *Partitioner {
 // ForTopic starts a topic, also after the client forgot about it.
 func (p *Partitioner) ForTopic(topic string) kgo.TopicPartitioner { return p.Topic(topic) }
 
-// Topic is ForTopic with its own type.
+// Topic is ForTopic for a partitioner that adds to the result.
 func (p *Partitioner) Topic(topic string) *TopicPartitioner {
 	p.starts(topic)
 	return &TopicPartitioner{p.inner.ForTopic(topic)}
