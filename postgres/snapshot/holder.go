@@ -294,7 +294,7 @@ func (t *Table) Filter() string { return t.filter }
 func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 	op := "look at the columns of table " + t.Name.String()
 	rows, err := q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), NOT %[2]s,
-			a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%%', false), coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), ''), a.attnum,
+			a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%%', false), CASE WHEN a.attgenerated = '' THEN coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '') ELSE '' END, a.attnum,
 			coalesce((SELECT pg_catalog.format('%%I.%%I', n.nspname, c.collname) FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
 				JOIN pg_catalog.pg_type t ON t.oid = a.atttypid WHERE c.oid = a.attcollation AND c.oid <> t.typcollation), '')
 		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum

@@ -17,7 +17,7 @@ type Column struct {
 	Type     string // as format_type prints it
 	Nullable bool
 	Sequence bool   // its values are drawn from a sequence
-	Default  string // expression; empty: none
+	Default  string // expression; empty: none, or the column is generated
 	Number   string // attnum: a renamed column keeps it
 
 	Collation string // as SQL names it; empty: the type's own
