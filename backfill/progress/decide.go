@@ -79,7 +79,7 @@ func (s *State) Decide(restart bool) (Step, error) {
 		return "", Refuse(fmt.Errorf("somebody streams from %s", subject(s.Temporary.Name)), "another backfill is under way: wait until it has ended")
 	case made == len(s.Final), s.Temporary.Err == nil && (finished || made > 0):
 		// A copy is made after the last acknowledgement. Once all are there the slot may be lost.
-		return Finish, nil //nolint:nilerr // it is needed no more
+		return Finish, nil
 	case restart:
 		return Anew, nil
 	}
