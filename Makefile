@@ -117,8 +117,8 @@ build: ## the static binary, in .bin/cdc-relay
 lint: $(GOLANGCI) ## formatting and linters, vet among them
 	@unformatted=$$(find . \( -name .bin -o -name dist -o -name .git \) -prune -o -name '*.go' -exec gofmt -l {} +); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	$(GOLANGCI) run ./...
-	@for module in $(MODULES); do (cd $$module && $(CURDIR)/$(GOLANGCI) run ./...); done
+	@work=$$(mktemp -d); trap 'rm -rf "$$work"' EXIT; export GOWORK="$$work/go.work"; \
+	$(GO) work init . $(MODULES); $(GOLANGCI) run ./... $(MODULES:%=./%/...)
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/.bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
