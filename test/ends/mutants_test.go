@@ -102,7 +102,7 @@ var mutants = []mutant{
 		{"inbox/kafkainbox/lost.go", "	if !answers && !w.crashed.Load() {\n", "	if !answers && !w.crashed.Load() && p == nil {\n"},
 	}, ".", "TestPoison_IsNotARecordDuringWhichTheDatabaseGoesDown/network"},
 	{"a connection that is lost is nobody's fault whatever became of another one", [][3]string{
-		{"inbox/kafkainbox/lost.go", "	if it.lost == 0 {\n", "	if it.lost >= 0 {\n"},
+		{"inbox/kafkainbox/lost.go", "	if it.lostAfter == 0 {\n", "	if it.lostAfter >= 0 {\n"},
 	}, ".", "TestPoison_ThatEndsItsConnectionBlocksAndHeals"},
 	{"a crash of the server counts whoever's process it was", [][3]string{
 		{"inbox/kafkainbox/lost.go", "w == nil || w.bystander.Load() || ", "w == nil || "},
