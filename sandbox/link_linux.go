@@ -168,9 +168,9 @@ func (l *Link) bring(ctx context.Context, packets <-chan packet) {
 					return
 				}
 			}
-			if rest := time.Until(p.due); rest > 0 {
+			for rest := time.Until(p.due); rest > 0; rest = time.Until(p.due) { // a signal cuts the sleep short
 				span := unix.NsecToTimespec(rest.Nanoseconds())
-				_ = unix.Nanosleep(&span, nil) // a signal that cuts it short sends the packet early
+				_ = unix.Nanosleep(&span, nil)
 			}
 			if _, err := l.device.Write(p.data); err != nil {
 				return // closed
