@@ -246,6 +246,7 @@ func TestExporter_CountsWhatACollectorDoesNotTake(t *testing.T) {
 		e, tr, log := open(t, Config{}, c)
 		e.Start()
 		end(tr, 5)
+		synctest.Wait() // all of them are in one batch
 		e.Close(nil)
 		counts(t, tr, map[tracing.Outcome]int64{tracing.Sent: 7, tracing.Failed: 3})
 		if !strings.Contains(log.String(), "too old") {
