@@ -66,7 +66,7 @@ func called(tokens []string) (list []string) {
 // identifier is what a token names; empty: it is no name.
 func identifier(token string) string {
 	if token[0] == '"' {
-		return strings.ReplaceAll(strings.Trim(token, `"`), `""`, `"`)
+		return strings.ReplaceAll(token[1:len(token)-1], `""`, `"`)
 	}
 	if first := rune(token[0]); first == '_' || first >= 0x80 || unicode.IsLetter(first) {
 		return strings.ToLower(token)

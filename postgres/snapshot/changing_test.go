@@ -1,6 +1,9 @@
 package snapshot
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestChanging_NamesWhatHasAnotherValueLater(t *testing.T) {
 	for condition, want := range map[string]string{
@@ -53,6 +56,19 @@ func TestChanging_NamesWhatHasAnotherValueLater(t *testing.T) {
 	} {
 		if got := Changing(condition); got != want {
 			t.Errorf("%s: %q, want %q", condition, got, want)
+		}
+	}
+}
+
+func TestCalled_NamesFunctionsWithTheirSchemas(t *testing.T) {
+	for condition, want := range map[string]string{
+		`public . Recent(a) AND "Other"."Of""it"""(b) > 1`: `('public', 'recent') ('Other', 'Of"it"')`,
+		`lower(a) = b.c AND (d).e > 1 AND f."g" (h)`:       `('f', 'g')`,
+		"1.5(a)": "",
+		"":       "",
+	} {
+		if got := strings.Join(called(tokensOf(condition)), " "); got != want {
+			t.Errorf("%s: %s, want %s", condition, got, want)
 		}
 	}
 }
