@@ -84,8 +84,8 @@ func (b *Brokers) CheckNow(ctx context.Context, r *record.Record) (size int, err
 	return size, err
 }
 
-// Ping asks whether a broker is there, for Reachable's sake. Brokers that were
-// away and answer again are asked for metadata, which is what Reachable believes.
+// Ping asks whether a broker is there, so that Reachable knows. Reachable takes brokers that were away for
+// there once they have given metadata, so that is asked for when one answers again.
 func (b *Brokers) Ping(ctx context.Context) {
 	c := b.client()
 	if err := c.Ping(ctx); err == nil && b.Reach.Err() != nil {
