@@ -35,6 +35,16 @@ func newKeeper(t *testing.T, how string) *keeper {
 	return k
 }
 
+// dropSlot drops the slot, and has the configuration name another one.
+func (k *keeper) dropSlot(t *testing.T, suffix string) (former string) {
+	t.Helper()
+	former = k.slot
+	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", former)
+	k.slot += suffix
+	k.env = append(k.env, "CDC_RELAY_POSTGRES_SLOT="+k.slot)
+	return former
+}
+
 // eachKeeper tests both ways. In the short form each test has one of them: the length of its name
 // decides, so that each way is left to half of the tests.
 func eachKeeper(t *testing.T, test func(t *testing.T, k *keeper)) {

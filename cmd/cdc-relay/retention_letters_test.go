@@ -151,10 +151,7 @@ func TestRetention_KeepsRowsWhereLettersWereDeletedBeforeItsFirstLook(t *testing
 func TestSetup_DeclaresNothingWhileLettersWait(t *testing.T) {
 	t.Parallel()
 	k, letters := withLetter(t)
-	former := k.slot
-	k.slot += "_renamed"
-	k.env = append(k.env, "CDC_RELAY_POSTGRES_SLOT="+k.slot)
-	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", former)
+	former := k.dropSlot(t, "_renamed")
 	invoke(t, k.env, "setup").want(t, exitOK, "", "")
 	got := invoke(t, k.env, "setup", "--before-slot", "delivered")
 	got.want(t, exitRefused, "", "topic "+letters+" has 1 dead letter that nobody has sent or discarded: 1 of ")
@@ -193,10 +190,7 @@ func TestSetup_DeclaresNothingWhileLettersOfAnEarlierPlaceWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k, letters := withLetter(t)
-			former := k.slot
-			k.slot += "_renamed"
-			k.env = append(k.env, "CDC_RELAY_POSTGRES_SLOT="+k.slot)
-			k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", former)
+			k.dropSlot(t, "_renamed")
 			move(t, k)
 			invoke(t, k.env, "setup").want(t, exitOK, "", "")
 			invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitRefused, "", "topic "+letters+" has 1 dead letter that nobody has sent or discarded: 1 of ")
@@ -387,10 +381,7 @@ func TestRetention_ALetterOfAnotherPipelineHoldsItsRow(t *testing.T) {
 func TestRetention_ALetterOfASlotThatIsGoneHoldsItsRow(t *testing.T) {
 	t.Parallel()
 	k, _ := withLetter(t)
-	former := k.slot
-	k.slot += "_again"
-	k.env = append(k.env, "CDC_RELAY_POSTGRES_SLOT="+k.slot)
-	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", former)
+	former := k.dropSlot(t, "_again")
 	k.db.Exec(t, "ALTER TABLE outbox ADD COLUMN IF NOT EXISTS published_at timestamptz")
 	k.db.Exec(t, "UPDATE outbox SET published_at = now()")
 	invoke(t, k.env, "backfill", "--unpublished", "--yes").want(t, exitOK, "start `cdc-relay run`", "")
