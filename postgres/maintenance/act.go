@@ -14,23 +14,23 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// spare has a statement that meets a locked row give up before whoever waits for its own locks notices. It
-// goes in one message with the statement, which makes them one transaction.
-const spare = "SET LOCAL lock_timeout = '10ms'; "
+// briefLockTimeout has a statement fail soon at a row that somebody else has locked: others may wait for the rows
+// that it has locked itself by then. It goes in one message with the statement, which makes them one transaction.
+const briefLockTimeout = "SET LOCAL lock_timeout = '10ms'; "
 
-// lockedAgain is how long rows are taken for locked by others once one was.
-const lockedAgain = 10 * time.Second
+// lockedFor is how long rows are taken for locked by others once one was.
+const lockedFor = 10 * time.Second
 
 // Act implements proof.Session. All of it is one transaction: on an error nothing was done,
-// unless the connection was lost, when nobody knows. While nobody has rows of the table locked they
-// are not locked beforehand: that is a third of what the server does for a row.
+// unless the connection was lost, when nobody knows. Rows are locked beforehand only after somebody
+// else was found to have one locked: a row costs the server a third more then.
 func (s *Session) Act(ctx context.Context, rows []proof.Row) (int, error) {
 	s.q.Ctx = ctx
 	if s.work.Archive != nil {
 		return s.archive(s.proven(rows))
 	}
-	if !s.work.Waits && time.Since(s.locked) > lockedAgain {
-		acted, err := s.act(ctx, rows, spare, s.versions(rows))
+	if !s.work.Waits && time.Since(s.locked) > lockedFor {
+		acted, err := s.act(ctx, rows, briefLockTimeout, s.versions(rows))
 		if postgres.Reason(err) != fault.ReasonLockTimeout {
 			return acted, err
 		}

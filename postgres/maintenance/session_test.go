@@ -101,7 +101,7 @@ func actsOnWhatItNamed(t *testing.T, db *harness.Database, locked time.Time) {
 	if n := act(t, s, rows); n != 3 { // a, e, g
 		t.Errorf("acted on %d rows", n)
 	}
-	if time.Since(s.locked) > lockedAgain {
+	if time.Since(s.locked) > lockedFor {
 		t.Error("it does not remember that a row was locked")
 	}
 	if _, err := locker.Exec(t.Context(), `COMMIT`); err != nil {
