@@ -6,7 +6,7 @@ import "github.com/cdc-relay/cdc-relay/replication/wal"
 // in the WAL before it, also what was committed asynchronously and is not on disk yet. A
 // server that writes nothing more gets there with its flush position.
 func WALInserted(q Querier) (wal.LSN, error) {
-	row, err := q.One("SELECT pg_catalog.pg_current_wal_insert_lsn(), (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_segment_size')")
+	row, err := q.One("SELECT pg_catalog.pg_current_wal_insert_lsn(), pg_catalog.pg_size_bytes(pg_catalog.current_setting('wal_segment_size'))")
 	if err != nil {
 		return 0, Classify("look at the end of the WAL", err)
 	}
