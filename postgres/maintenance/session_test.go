@@ -116,6 +116,42 @@ func actsOnWhatItNamed(t *testing.T, db *harness.Database, locked time.Time) {
 	}
 }
 
+// The lock of a table is in the way as well as that of a row, and so is the one that a busy server takes to make
+// a table larger. Where all rows were free, they are not locked beforehand from then on.
+func TestSession_TakesNoOtherLockForThatOfARow(t *testing.T) {
+	db := harness.Postgres(t)
+	db.Exec(t, eventsSQL)
+	db.Exec(t, `INSERT INTO events SELECT chr(97 + i), 0 FROM generate_series(0, 6) i`)
+	s := opened(t, db, work())
+	rows := name(t, s)
+	locker := db.Connect(t)
+	if _, err := locker.Exec(t.Context(), `BEGIN; LOCK TABLE events IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	type outcome struct {
+		acted int
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		n, err := s.Act(t.Context(), rows)
+		done <- outcome{n, err}
+	}()
+	for !harness.Query[bool](t, db, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'WITH proven%')`) {
+		select {
+		case got := <-done:
+			t.Fatalf("it did not wait, and acted on %d rows: %v", got.acted, got.err)
+		default:
+		}
+	}
+	if _, err := locker.Exec(t.Context(), `COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got.err != nil || got.acted != 7 || !s.locked.IsZero() {
+		t.Errorf("acted on %d rows: %v; it remembers that one was locked: %v", got.acted, got.err, !s.locked.IsZero())
+	}
+}
+
 func TestSession_GoesThroughTheTableAndBeginsAgain(t *testing.T) {
 	db := harness.Postgres(t)
 	db.Exec(t, eventsSQL)
