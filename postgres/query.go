@@ -49,6 +49,20 @@ func (q Querier) All(sql string) ([]Cells, error) {
 	return CellsOf(results[len(results)-1]), nil
 }
 
+// Each runs statements in one message, and returns the rows of each: on a busy server each answer is waited
+// for. They are one transaction where none is open.
+func (q Querier) Each(statements []string) ([][]Cells, error) {
+	results, err := q.Conn.Exec(q.Ctx, strings.Join(statements, ";\n")).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	rows := make([][]Cells, len(results))
+	for i, result := range results {
+		rows[i] = CellsOf(result)
+	}
+	return rows, nil
+}
+
 // CellsOf are the rows of one statement.
 func CellsOf(result *pgconn.Result) []Cells {
 	rows := make([]Cells, 0, len(result.Rows))

@@ -25,6 +25,15 @@ func Fingerprint(published map[string]string) string {
 // move out of it and back: rows that were written in between may be in no stream. Publications that do
 // not exist are absent.
 func PublishedAs(q postgres.Querier, version int, table uint32, publications []string) (map[string]string, error) {
+	rows, err := q.All(PublishedSQL(version, table, publications))
+	if err != nil {
+		return nil, err
+	}
+	return Published(rows), nil
+}
+
+// PublishedSQL is the statement of PublishedAs.
+func PublishedSQL(version int, table uint32, publications []string) string {
 	quoted := make([]string, len(publications))
 	for i, name := range publications {
 		quoted[i] = postgres.QuoteLiteral(name)
@@ -35,12 +44,13 @@ func PublishedAs(q postgres.Querier, version int, table uint32, publications []s
 			AND d.objid = %d AND d.objsubid = 0 AND d.refclassid = 'pg_catalog.pg_namespace'::regclass) END`, table) // written again when the table moves to another schema
 		schemas = fmt.Sprintf(" LEFT JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid AND n.pnnspid = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = %d)", table)
 	}
-	rows, err := q.All(fmt.Sprintf(`SELECT p.pubname, pg_catalog.concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin%[3]s) FROM pg_catalog.pg_publication p
+	return fmt.Sprintf(`SELECT p.pubname, pg_catalog.concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin%[3]s) FROM pg_catalog.pg_publication p
 		LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))%[4]s
-		WHERE p.pubname = ANY (ARRAY[%[2]s]::name[]) ORDER BY 1, 2`, table, strings.Join(quoted, ", "), schema, schemas))
-	if err != nil {
-		return nil, err
-	}
+		WHERE p.pubname = ANY (ARRAY[%[2]s]::name[]) ORDER BY 1, 2`, table, strings.Join(quoted, ", "), schema, schemas)
+}
+
+// Published is what PublishedAs returns, from the rows of PublishedSQL.
+func Published(rows []postgres.Cells) map[string]string {
 	found := make(map[string]string)
 	for _, row := range rows {
 		if before := found[row[0].Text]; before != "" {
@@ -48,5 +58,5 @@ func PublishedAs(q postgres.Querier, version int, table uint32, publications []s
 		}
 		found[row[0].Text] = row[1].Text
 	}
-	return found, nil
+	return found
 }

@@ -132,10 +132,7 @@ func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Tabl
 	s.session.q.Ctx = ctx
 	var found *Survey
 	err := whileDropped(func() (err error) {
-		if found, err = s.table(table); err == nil {
-			err = s.sent(found, publications)
-		}
-		if err == nil && archive != nil {
+		if found, err = s.table(table, publications); err == nil && archive != nil {
 			found.Archive, err = s.archive(found.OID, *archive, publications)
 		}
 		return err
@@ -154,7 +151,7 @@ func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Tabl
 func (s *Surveyor) SurveyPublished(ctx context.Context, oid uint32, publications []string) (*Survey, error) {
 	s.session.q.Ctx = ctx
 	t := &Survey{OID: oid}
-	return t, postgres.Classify("look at publications", whileDropped(func() error { return s.sent(t, publications) }))
+	return t, postgres.Classify("look at publications", whileDropped(func() error { return s.ask(s.sent(t, publications)) }))
 }
 
 // whileDropped looks again where a publication went while it was looked at: the server lists all of
@@ -171,24 +168,51 @@ func whileDropped(look func() error) (err error) {
 
 const undefinedObject = "42704"
 
-func (s *Surveyor) sent(t *Survey, publications []string) (err error) {
-	names := namesSQL(publications)
-	if s.session.version >= 150000 { // before, there are no row filters
-		if t.Filters, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) AND pt.qual IS NOT NULL ORDER BY 1", t.OID, names)); err != nil {
-			return err
+// question is a statement, and what takes its rows.
+type question struct {
+	sql  string
+	take func(rows []postgres.Cells)
+}
+
+// ask asks all of them in one message.
+func (s *Surveyor) ask(questions []question) error {
+	statements := make([]string, len(questions))
+	for i, q := range questions {
+		statements[i] = q.sql
+	}
+	rows, err := s.session.q.Each(statements)
+	for i := range rows {
+		questions[i].take(rows[i])
+	}
+	return err
+}
+
+// listed takes the first value of each row.
+func listed(into *[]string) func(rows []postgres.Cells) {
+	return func(rows []postgres.Cells) {
+		*into = nil
+		for _, row := range rows {
+			*into = append(*into, row[0].Text)
 		}
 	}
-	if t.Unpublished, err = s.list(fmt.Sprintf("SELECT unnest(%[2]s) EXCEPT SELECT p.pubname "+publishes+" AND p.pubinsert ORDER BY 1", t.OID, names)); err != nil {
-		return err
+}
+
+func (s *Surveyor) sent(t *Survey, publications []string) []question {
+	names := namesSQL(publications)
+	questions := []question{
+		{fmt.Sprintf("SELECT unnest(%[2]s) EXCEPT SELECT p.pubname "+publishes+" AND p.pubinsert ORDER BY 1", t.OID, names), listed(&t.Unpublished)},
+		{catalog.PublishedSQL(s.session.version, t.OID, publications), func(rows []postgres.Cells) { t.Published = catalog.Published(rows) }},
 	}
-	t.Published, err = catalog.PublishedAs(s.session.q, s.session.version, t.OID, publications)
-	return err
+	if s.session.version < 150000 { // there are no row filters
+		return questions
+	}
+	return append(questions, question{fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) AND pt.qual IS NOT NULL ORDER BY 1", t.OID, names), listed(&t.Filters)})
 }
 
 // countedRows is up to where the rows are counted of a table that nobody has analysed yet.
 const countedRows = 200_000
 
-func (s *Surveyor) table(table wal.Table) (*Survey, error) {
+func (s *Surveyor) table(table wal.Table, publications []string) (*Survey, error) {
 	row, err := s.session.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence = 'p', (CASE WHEN c.reltuples > 0 AND c.relpages > 0 THEN c.reltuples / c.relpages * pages.n ELSE -1 END)::bigint, current_user,
 			has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_any_column_privilege(c.oid, 'UPDATE'),
 			EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
@@ -218,9 +242,7 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 		}
 		t.Rows = *row.Bigint("rows", 0)
 	}
-	if t.Columns, err = s.columns(t.OID); err != nil {
-		return nil, err
-	}
+	questions := append(s.sent(t, publications), columnsOf(t.OID, &t.Columns))
 	for _, list := range []struct {
 		into *[]string
 		sql  string
@@ -231,11 +253,9 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 		{&t.Deletes, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete ORDER BY 1`},
 		{&t.NoIdentity, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete AND ` + noIdentity + ` ORDER BY 1`},
 	} {
-		if *list.into, err = s.list(fmt.Sprintf(list.sql, t.OID)); err != nil {
-			return nil, err
-		}
+		questions = append(questions, question{fmt.Sprintf(list.sql, t.OID), listed(list.into)})
 	}
-	return t, nil
+	return t, s.ask(questions)
 }
 
 // publishes are the publications that have a table, however they name it; a partition is also in
@@ -250,25 +270,20 @@ const noIdentity = `EXISTS (SELECT FROM pg_catalog.pg_class t WHERE t.oid = %[1]
 	OR t.relreplident = 'i' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = t.oid AND i.indisreplident AND i.indisvalid)))`
 
 func (s *Surveyor) list(sql string) (list []string, err error) {
-	rows, err := s.session.q.All(sql)
-	for _, row := range rows {
-		list = append(list, row[0].Text)
-	}
+	err = s.ask([]question{{sql, listed(&list)}})
 	return list, err
 }
 
-func (s *Surveyor) columns(oid uint32) ([]Column, error) {
-	rows, err := s.session.q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', %[2]s, coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '')
+// columnsOf asks for the columns of a table.
+func columnsOf(oid uint32, into *[]Column) question {
+	return question{fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', %[2]s, coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '')
 		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-		WHERE a.attrelid = %[1]d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid, catalog.NotNull))
-	if err != nil {
-		return nil, err
-	}
-	columns := make([]Column, 0, len(rows))
-	for _, row := range rows {
-		columns = append(columns, Column{Name: row[0].Text, Type: row[1].Text, Generated: row[2].Text == "t", NotNull: row[3].Text == "t", Default: row[4].Text})
-	}
-	return columns, nil
+		WHERE a.attrelid = %[1]d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid, catalog.NotNull), func(rows []postgres.Cells) {
+		*into = make([]Column, 0, len(rows))
+		for _, row := range rows {
+			*into = append(*into, Column{Name: row[0].Text, Type: row[1].Text, Generated: row[2].Text == "t", NotNull: row[3].Text == "t", Default: row[4].Text})
+		}
+	}}
 }
 
 func (s *Surveyor) archive(oid uint32, archive wal.Table, publications []string) (*ArchiveSurvey, error) {
@@ -289,16 +304,10 @@ func (s *Surveyor) archive(oid uint32, archive wal.Table, publications []string)
 	if err != nil {
 		return nil, err
 	}
-	if a.Columns, err = s.columns(uint32(of)); err != nil {
-		return nil, err
-	}
-	if a.Unlogged, err = s.list(fmt.Sprintf(`SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_partition_tree(%d) t JOIN pg_catalog.pg_class c ON c.oid = t.relid
-		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE t.isleaf AND (c.relkind <> 'r' OR c.relpersistence <> 'p') ORDER BY 1`, of)); err != nil {
-		return nil, err
-	}
-	a.Publications, err = s.list(fmt.Sprintf("SELECT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) UNION SELECT p.pubname "+publishing+
-		" WHERE pt.relid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)))
-	return a, err
+	return a, s.ask([]question{columnsOf(uint32(of), &a.Columns), {fmt.Sprintf(`SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_partition_tree(%d) t JOIN pg_catalog.pg_class c ON c.oid = t.relid
+		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE t.isleaf AND (c.relkind <> 'r' OR c.relpersistence <> 'p') ORDER BY 1`, of), listed(&a.Unlogged)},
+		{fmt.Sprintf("SELECT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) UNION SELECT p.pubname "+publishing+
+			" WHERE pt.relid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)), listed(&a.Publications)}})
 }
 
 func namesSQL(names []string) string {
@@ -445,6 +454,6 @@ func (s *Surveyor) Oldest(ctx context.Context, table wal.Table, now, age, condit
 	if err != nil || len(rows) == 0 {
 		return nil, postgres.Classify("look for the oldest row of table "+table.String(), err)
 	}
-	seconds, err := strconv.ParseFloat(rows[0][0].Text, 64)
+	seconds, err := strconv.ParseFloat(string(rows[0][0]), 64)
 	return &seconds, err
 }
