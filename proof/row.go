@@ -14,7 +14,9 @@ type TID struct {
 	Item  uint16
 }
 
-func (t TID) String() string { return fmt.Sprintf("(%d,%d)", t.Block, t.Item) }
+func (t TID) String() string {
+	return "(" + strconv.FormatUint(uint64(t.Block), 10) + "," + strconv.FormatUint(uint64(t.Item), 10) + ")"
+}
 
 // ParseTID reads the text form that the server prints.
 func ParseTID(text string) (TID, error) {

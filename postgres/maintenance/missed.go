@@ -54,7 +54,7 @@ func (s *Session) Marked(ctx context.Context, ids []string) (marked, rest []stri
 	}
 	is := make(map[string]bool, len(rows))
 	for _, row := range rows {
-		is[row[0].Text] = true
+		is[string(row[0])] = true
 	}
 	for _, id := range ids {
 		if is[id] {

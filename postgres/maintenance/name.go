@@ -147,24 +147,25 @@ func (s *Session) read(begin, sql string) ([]proof.Row, error) {
 	malformed := func(err error) error {
 		return &fault.Error{Kind: fault.KindProtocol, Op: "name rows of", Subject: s.subject(), Err: err}
 	}
-	file, err := strconv.ParseUint(first[0][0].Text, 10, 32)
+	file, err := strconv.ParseUint(string(first[0][0]), 10, 32)
 	if err != nil {
 		return nil, malformed(err)
 	}
 	named := make([]proof.Row, 0, len(rows))
 	for _, row := range rows {
-		tid, err := proof.ParseTID(row[0].Text)
+		tid, err := proof.ParseTID(string(row[0]))
 		if err != nil {
 			return nil, malformed(err)
 		}
-		xmin, err := strconv.ParseUint(row[1].Text, 10, 32)
+		xmin, err := strconv.ParseUint(string(row[1]), 10, 32)
 		if err != nil {
 			return nil, malformed(err)
 		}
-		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), File: uint32(file), ID: row[2].Text, NoID: row[2].Null})
+		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), File: uint32(file), ID: string(row[2]), NoID: row[2] == nil})
 	}
 	if n := len(named); n > 0 {
-		s.last = cursor{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true, nulls: rows[n-1][3].Null && s.work.Order != ""}
+		order := rows[n-1][3]
+		s.last = cursor{tid: named[n-1].TID, order: string(order), began: true, nulls: order == nil && s.work.Order != ""}
 	}
 	return named, nil
 }

@@ -205,5 +205,5 @@ func (s *Surveyor) Exists(ctx context.Context, table wal.Table, condition string
 	if err != nil {
 		return false, postgres.Classify("look for rows of table "+table.String(), err)
 	}
-	return rows[0][0].Text == "t", nil
+	return string(rows[0][0]) == "t", nil
 }

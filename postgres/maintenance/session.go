@@ -227,15 +227,15 @@ func (s *Session) condition() string {
 
 // readOnly runs a query whose SQL the operator wrote. begin are further statements before it, of
 // which the last one selects one row, or none. All of them go in one message: on a busy server each
-// answer is waited for.
-func (s *Session) readOnly(begin, sql string) (first, rows []postgres.Cells, err error) {
+// answer is waited for. A value that is NULL is nil.
+func (s *Session) readOnly(begin, sql string) (first, rows [][][]byte, err error) {
 	results, err := s.q.Conn.Exec(s.q.Ctx, "BEGIN READ ONLY"+begin+"; "+sql+"; COMMIT").ReadAll()
 	if err != nil {
 		_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
 		return nil, nil, err
 	}
 	commit := len(results) - 1
-	return postgres.CellsOf(results[commit-2]), postgres.CellsOf(results[commit-1]), nil
+	return results[commit-2].Rows, results[commit-1].Rows, nil
 }
 
 // Fence implements proof.Session.
