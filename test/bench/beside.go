@@ -167,6 +167,20 @@ func (s *beside) old(ctx context.Context, first, last int) error {
 // follow measures a steady rate of the stream, verified; a rate that nobody reaches gives the
 // throughput.
 func (s *beside) follow(ctx context.Context, r *running, rate int) (Latency, error) {
+	return s.followFor(ctx, r, rate, time.Duration(s.b.seconds)*time.Second)
+}
+
+// warm has the broker compile its code for small records, which takes a core, before delays are measured.
+func (s *beside) warm(ctx context.Context, r *running) error {
+	if s.b.followed {
+		return nil
+	}
+	_, err := s.followFor(ctx, r, 1000, brokerWarmUp)
+	s.b.followed = err == nil
+	return err
+}
+
+func (s *beside) followFor(ctx context.Context, r *running, rate int, length time.Duration) (Latency, error) {
 	consumer, err := s.j.to.follow(ctx, s.j.topics)
 	if err != nil {
 		return Latency{}, err
@@ -174,7 +188,7 @@ func (s *beside) follow(ctx context.Context, r *running, rate int) (Latency, err
 	defer consumer.Close()
 	m := newMeter()
 	at := &standing{running: r, w: s.w, slot: s.j.slot, to: s.j.to, consumer: consumer}
-	if err := m.measure(ctx, at, rate, time.Duration(s.b.seconds)*time.Second); err != nil {
+	if err := m.measure(ctx, at, rate, length); err != nil {
 		return Latency{}, err
 	}
 	return m.line(relayKafka, rate)

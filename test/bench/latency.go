@@ -18,6 +18,7 @@ import (
 const (
 	latencyWriters = 8
 	warmUp         = 2 * time.Second
+	brokerWarmUp   = 40 * time.Second
 	maxLatencyRows = 1 << 20
 )
 
@@ -106,7 +107,7 @@ func (b *bench) latencyOf(ctx context.Context, c contestant) (lines []Latency, e
 	// small requests, which whoever comes first would pay for.
 	if c.name == debezium || c.name == debeziumSoon || !b.followed {
 		m := newMeter()
-		if err := m.measure(ctx, s, 1000, 20*time.Second); err != nil {
+		if err := m.measure(ctx, s, 1000, brokerWarmUp); err != nil {
 			return nil, fmt.Errorf("warm up: %w", err)
 		}
 		b.followed = true

@@ -83,27 +83,36 @@ func (s *beside) bareDeletes(ctx context.Context) error {
 	}
 }
 
-// removedPerSecond is how many rows a second the command may remove beside the stream.
-const removedPerSecond = 5000
+const (
+	// removedPerSecond is how many rows a second the command may remove beside the stream.
+	removedPerSecond = 5000
+
+	// lightRate of the stream, in rows a second, leaves two cores idle half of the time. At 1000 rows a second the
+	// broker, the writers and the consumer alone keep them busy, and delays say how busy and nothing else.
+	lightRate = 250
+)
 
 // removeBeside measures the stream with turns of the command at 5000 rows a second.
 func (s *beside) removeBeside(ctx context.Context, r *running) error {
-	var slow, fast turns
+	if err := s.warm(ctx, r); err != nil {
+		return err
+	}
+	var light, fast turns
 	for range latencyRounds(s.b.repeat) {
 		for _, one := range []struct {
 			rate int
 			into *turns
-		}{{1000, &slow}, {flatOut, &fast}} {
+		}{{lightRate, &light}, {flatOut, &fast}} {
 			if err := s.removeTurns(ctx, r, one.rate, one.into); err != nil {
 				return err
 			}
 		}
 	}
-	reached, reference := slow.p99()
-	s.b.figure("retention", fmt.Sprintf("p99 of the stream at 1000 rows/s while %.0f rows/s are removed", slow.perSecond(proving)), reached, reference, "< +5 %")
+	reached, reference := light.p99()
+	s.b.figure("retention", fmt.Sprintf("p99 of the stream at %d rows/s while %.0f rows/s are removed", lightRate, light.perSecond(proving)), reached, reference, "< +5 %")
 	reached, reference = fast.written()
 	s.b.figure("retention", fmt.Sprintf("inserts as fast as 8 writers can, while %.0f rows/s are removed", fast.perSecond(proving)), reached, reference, "> −3 %")
-	reached, reference = slow.cost()
+	reached, reference = light.cost()
 	s.b.figure("retention", "CPU time of a removed row", reached, reference, "")
 	return nil
 }

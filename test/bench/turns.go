@@ -27,13 +27,13 @@ const (
 var turnOrder = []turn{alone, proving, alone, byHand}
 
 const (
-	turnLength = 2 * time.Second
-	turnSettle = 300 * time.Millisecond // of its beginning, which does not count
+	turnLength = 5 * time.Second
+	turnSettle = 500 * time.Millisecond // of its beginning, which does not count: a command that was frozen makes up for 200 ms
 	handPieces = 25                     // statements a second by hand
 )
 
 // turnCycles is how often the turns come: each kind of work gets the seconds of a measurement.
-func turnCycles(seconds int) int { return (seconds + 1) / 2 }
+func turnCycles(seconds int) int { return max(1, (seconds+2)/5) }
 
 // span is the part of a turn that counts.
 type span struct {
