@@ -49,7 +49,7 @@ type Position struct {
 	Value     []byte // of the checkpoint record
 	Whole     bool   // no source transaction is open here
 	Now       bool   // end the transaction here
-	Committed func() // runs when this position, or only a later one, was committed; it must not block
+	Committed func() // runs when this position was committed, and not when only a later one was; it must not block
 }
 
 // Holder is the relay that opens a transactional sink (package kafkatx).
