@@ -292,8 +292,8 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 //   - before it, the reader hands over one batch and the channel holds two, each of
 //     MaxBatchBytes and a row at most;
 //   - after it the sink takes whatever it is sent: the client has no limit in bytes, and its
-//     limit in records (kgo.MaxBufferedRecords) is never reached. Send waits only until a
-//     topic is loaded or an idle partition has answered;
+//     limit in records (kgo.MaxBufferedRecords) is never reached. Send waits only for
+//     brokers: until a topic is loaded, say, or an idle partition has answered;
 //   - what is sent without an entry of its own takes the place of records that have one
 //     (tries, dead letters), or is one set of heartbeats at a time.
 func (s *session) admit(ctx, deliveryCtx context.Context, f *delivery.InFlight, e checkpoint.Entry) error {

@@ -42,7 +42,7 @@ func (g *atLeastOnce) replace(f *InFlight, n int, _ *wal.Row) error {
 	return nil
 }
 
-// send waits while the sink has no room, and while the partitions of a topic are not known.
+// send waits as long as the sink's Send does, such as for the partitions of a topic.
 func (g *atLeastOnce) send(f *InFlight) {
 	if records := g.delivery.withPosition(f.buf.Records[f.sent:]); len(records) > 0 {
 		g.delivery.divertParked(f, records)

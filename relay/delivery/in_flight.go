@@ -77,7 +77,7 @@ func (d *Delivery) sendRecords(f *InFlight, records []record.Record) {
 	d.produce(records, func(err error) { d.done(s, err) })
 }
 
-// produce has the sink send records. The deliverer does nothing else while Send waits for room.
+// produce has the sink send records. The deliverer does nothing else while Send waits for brokers.
 func (d *Delivery) produce(records []record.Record, done func(error)) {
 	d.sends.outstanding.Add(1)
 	d.shown.waits.Set(time.Now())
