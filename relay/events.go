@@ -11,7 +11,7 @@ import (
 // goroutines: they must not block and must not keep what they are given.
 type Events struct {
 	SessionStarted func(start wal.LSN)
-	SessionEnded   func(err error) // nil after a clean drain
+	SessionEnded   func(err error) // nil after a stop with nothing in flight
 
 	// Reconnecting runs for every session that failed and every failed attempt at
 	// one, except a standby's polling; reason is one of network, timeout,

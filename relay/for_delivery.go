@@ -61,7 +61,7 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	}
 }
 
-// DrainTimeout is the error of a drain that took too long.
+// DrainTimeout is the error of a drain that took too long: ErrStopped with nothing in flight.
 func (s *session) DrainTimeout() error {
 	if !s.delivery.Outstanding() && s.tracker.Stats().Rows == 0 && !s.taken.open {
 		return ending.ErrStopped

@@ -149,8 +149,8 @@ func (r *Relay) stopError(err error) error {
 	return nil // refused, waiting, or standing by: nothing was in flight
 }
 
-// runSession makes the sink ready and runs one session. It returns nil only after a
-// clean drain. until is zero, or where the reading ends in a drain that goes on.
+// runSession makes the sink ready and runs one session. It returns nil only as session.run
+// does. until is zero, or where the reading ends in a drain that goes on.
 func (r *Relay) runSession(ctx, deliveryCtx context.Context, until wal.LSN) error {
 	r.ended = sessionEnd{}
 	stopped := ctx

@@ -102,8 +102,8 @@ func (s *session) open(ctx context.Context) (err error) {
 	return err
 }
 
-// run streams until the source ends, and returns nil only when everything that
-// was read is delivered and confirmed.
+// run streams until the source ends. It returns nil when everything that was read is delivered and
+// confirmed, or when a stop ended it with nothing in flight: it could not deliver what is left.
 func (s *session) run(ctx, deliveryCtx context.Context) error {
 	readUntil := ctx
 	if s.until != 0 {

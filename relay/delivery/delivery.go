@@ -25,7 +25,7 @@ type Session interface {
 	// nil. The end of a drain is not one.
 	TakeEnd() error
 
-	// DrainTimeout is the error of a drain that took too long.
+	// DrainTimeout is the error of a drain that took too long: ending.ErrStopped with nothing in flight.
 	DrainTimeout() error
 
 	// Block shows the relay as blocked and waits for d, or returns the error that ends the session

@@ -14,8 +14,8 @@ import (
 // sends them again.
 var ErrDrainCut = errors.New("drain cut short with rows in flight; the next start sends them again")
 
-// ErrStopped ends a session that was asked to stop while it could not deliver. Its remaining rows
-// were rejected by the brokers, refused by the router, or lack a schema, so none is in flight.
+// ErrStopped ends a session that was asked to stop while it could not deliver, with no row in flight:
+// the brokers or the router refuse the next one, its schema is not known, or the slot was just taken over.
 var ErrStopped = errors.New("stopped while blocked")
 
 // ErrLost ends a drain whose connection is lost. The stream returns the cause when it is closed.
