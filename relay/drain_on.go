@@ -9,13 +9,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// With exactly-once a record that the brokers reject ends the session: everything that is not
-// committed is read again, and sent with a dead letter in the record's place. In a drain that takes
-// another session too, which reads no further than the one that was asked to stop.
+// With exactly-once a row that cannot be delivered ends the session: everything that is not committed
+// is read again and sent differently: with a dead letter in the row's place, without the row, or without
+// its transaction. A drain takes another session for that, which reads no further than the first one.
 
-// drainOn goes on with a drain whose session ended because brokers rejected records, as long as
-// the drain may take: each session sends what the first one had read, with the rejected records
-// replaced. err is how that one ended.
+// drainOn goes on with a drain whose session aborted rows that the next one sends differently
+// (delivery.ResendChanged), as long as the drain may take. Each session sends what the first one
+// had read. err is how that one ended.
 func (r *Relay) drainOn(ctx, deliveryCtx context.Context, err error) error {
 	wait := retry.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
 	until := r.ended.read
