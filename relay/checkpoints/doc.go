@@ -1,3 +1,3 @@
-// Package checkpoints is what commands beside a running relay do with the checkpoint topic: they
-// hold a slot against its checkpoint, write the first one, and forget one.
+// Package checkpoints is what commands beside a relay do with the checkpoint topic: they read what it
+// says of a slot, and write the first checkpoint of a new one.
 package checkpoints
