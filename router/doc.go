@@ -1,16 +1,17 @@
 // Package router turns rows into records: which topic, which key, which value,
 // which headers.
 //
-// It is pure: no clock, no socket, no goroutine. A Mapping is compiled once for
-// each *wal.Relation into indices and converters, so routing a row
-// looks nothing up by name and, with a Buffer that is used again, allocates
-// nothing in the steady state. A schema that is not known yet is an error that
-// says what to ask for; package router/resolve asks.
+// It is pure, but for a Tracer, which reads the clock and draws ids: no socket, no
+// goroutine. A Mapping is compiled once for each *wal.Relation into indices and converters,
+// so routing a row looks nothing up by name and, with a Buffer that is used again, allocates
+// nothing in the steady state. A schema that is not known yet is an error that says what to
+// ask for; package router/resolve asks.
 //
 // It promises:
 //
 //  1. The same row gives the same record under the same configuration, whether
-//     the connection delivers text or binary.
+//     the connection delivers text or binary. Only the traceparent of a traced row differs
+//     each time.
 //  2. Payload bytes are never re-serialised in format raw, and the members of a
 //     payload object keep their bytes in envelope and merged.
 //  3. Headers come in this order: id, those of CloudEvents, the preset's, the configured ones,

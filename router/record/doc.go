@@ -2,6 +2,6 @@
 // that records are made in, and the RowError of a row that gives none. It knows Kafka's
 // rule for the name of a topic, and the position headers.
 //
-// Whoever makes, carries or sends records uses it. It imports the rows and nothing else
-// of the module.
+// Whoever makes, carries or sends records uses it. Of the module it imports replication/wal, tracing
+// and fault.
 package record
