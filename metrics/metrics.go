@@ -128,7 +128,7 @@ func (m *Metrics) defineCounters() {
 
 	m.rejected = m.counterVec("events_rejected_total", "Rows that cannot be delivered as they are; each row once, however often it is tried.", "reason")
 	m.letters = m.counterVec("dead_letters_total", "Rows that went to the dead-letter topic and were acknowledged there.", "reason")
-	m.retried = m.counterVec("produce_retries_total", "Attempts to produce that started again after a failure.", "reason")
+	m.retried = m.counterVec("produce_retries_total", "Attempts that failed and are repeated: of a record sent alone, or of a Kafka transaction without a rejected record.", "reason")
 	m.endings = m.counterVec("kafka_transactions_total", "Kafka transactions of exactly-once, by how they ended.", "outcome")
 	m.reconnects = m.counterVec("reconnects_total", "Sessions that failed and failed attempts at one, a standby's polling aside.", "reason")
 	m.schemas = m.counterVec("schema_lookups_total", "Questions to the schema registry: ok, or the reason of the failure.", "outcome")

@@ -61,6 +61,7 @@ type Events struct {
 	// RowRejected, or parked.
 	DeadLettered func(reason string)
 
-	// ProduceRetried runs for each attempt that starts again after a failure.
+	// ProduceRetried runs when a record failed alone, or a Kafka transaction failed without a rejected
+	// record, and is tried again.
 	ProduceRetried func(reason string)
 }
