@@ -46,12 +46,12 @@ type Config struct {
 
 // Events are the calls of relay.Events that are about delivery.
 type Events struct {
-	// RecordsAcknowledged runs once for each record that became durable, for some at a time,
-	// before the BatchDelivered of their batch.
+	// RecordsAcknowledged has each record that became durable in exactly one call, before the
+	// BatchDelivered of its batch. A call may have several.
 	RecordsAcknowledged func(records []record.Record)
 
-	// BatchDelivered runs when every record of the batch is durable; took is the
-	// time from the first hand-over to the sink.
+	// BatchDelivered runs when every record of the batch is durable; took is the time from the first
+	// hand-over to the sink, and means nothing without records.
 	BatchDelivered func(b *wal.Batch, records []record.Record, took time.Duration)
 
 	// RowRejected runs once for a row, however often it is tried. The error names the row.
