@@ -53,7 +53,7 @@ func (s *setup) refuseAfterCut(name string) error {
 // cutLockTimeout bounds how long the lock of a cut is waited for, because writers wait behind it.
 const cutLockTimeout = 2 * time.Second
 
-// Locked is a transaction that keeps writers out of tables. Nothing that it waits for may last.
+// Locked is a transaction that keeps writers out of tables: while it is open, wait for nothing that lasts.
 type Locked struct {
 	q       postgres.Querier
 	version int // of the server
@@ -199,7 +199,7 @@ func UncutSQL(table wal.Table, oid uint32) string {
 	return fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s; DROP FUNCTION IF EXISTS %s()", postgres.CutoverTrigger, table.SQL(), cutFunction(CutTable{Table: table, OID: oid}))
 }
 
-// AdvanceSlot moves a slot that nobody streams from to a position, and holds that it is there.
+// AdvanceSlot moves a slot that nobody streams from to a position, and fails if it ends elsewhere.
 func AdvanceSlot(q postgres.Querier, name string, to wal.LSN) error {
 	row, err := q.One(fmt.Sprintf("SELECT end_lsn FROM pg_catalog.pg_replication_slot_advance(%s, '%s')", postgres.QuoteLiteral(name), to))
 	if err != nil {

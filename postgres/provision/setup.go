@@ -54,9 +54,9 @@ type SetupOptions struct {
 	SlotTimeout time.Duration
 }
 
-// Step is one object of Setup or Teardown.
+// Step is one object of Setup, Reshard or Teardown.
 type Step struct {
-	Object string // "table", "publication" or "slot"
+	Object string // "table", "publication", "slot" or DroppedSlot
 	Name   string
 	SQL    string // what makes or drops it; empty when there is nothing to do
 
@@ -85,12 +85,11 @@ type SetupReport struct {
 	Warnings []string
 }
 
-// Setup creates what cfg names and the server lacks: tables and publication in
-// one transaction, then the slot. The order matters: rows from before the
-// publication could not be streamed from the slot. It can be called again after
-// any failure, and never alters what exists: an object that does not fit is an
-// *Error with the statement that makes it fit. On an error the report holds the
-// steps that were completed.
+// Setup creates what cfg names and the server lacks: tables and publication in one transaction, or in
+// two where the publication depends on the new tables' columns, then the slot. The order matters: rows
+// from before the publication could not be streamed from the slot. It can be called again after any
+// failure, and never alters what exists: an object that does not fit is a *fault.Error with the
+// statement that makes it fit. On an error the report holds the steps that were completed.
 func Setup(ctx context.Context, cfg postgres.Config, opt SetupOptions) (*SetupReport, error) {
 	if err := postgres.CheckNames(cfg); err != nil {
 		return nil, err
