@@ -64,8 +64,8 @@ func checkpointRefusal(topic string, err error) *sink.Error {
 	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonTopicAuthorizationFailed, Err: advice.Give(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+GrantCheckpoints(topic))}
 }
 
-// EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
-// and reports whether it did.
+// EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do. missing: there
+// was none, also in a dry run and where it cannot be made.
 func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
 	want = want.WithDefaults()
 	admin, detail, err := lookUp(ctx, at, topic)

@@ -164,8 +164,8 @@ func (c *Creator) Missing(topic string, err error) *sink.Error {
 	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonUnknownTopic, Err: advice.Give(fmt.Errorf("create the missing topic: %w", refused), next)}
 }
 
-// EnsureTopic creates the dead-letter topic, which keeps every record, unless there is one that
-// will do, and reports whether it did. Partitions and replicas are those of want, even if want is not enabled.
+// EnsureTopic creates the dead-letter topic, which keeps every record, unless there is one that will
+// do. missing is as in EnsureCheckpointTopic. Partitions and replicas are want's, even if it is not enabled.
 func EnsureTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
 	want = want.WithDefaults()
 	admin, detail, err := lookUp(ctx, at, topic)
