@@ -9,7 +9,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -78,7 +77,7 @@ func teardownSlot(q postgres.Querier, version int, name string) (Step, error) {
 		return step, err
 	}
 	step.Exists = true
-	step.SQL = fmt.Sprintf("SELECT pg_catalog.pg_drop_replication_slot(%s)", postgres.QuoteLiteral(name))
+	step.SQL = dropSlotSQL(name)
 	return step, nil
 }
 
@@ -91,7 +90,7 @@ func teardownPublication(q postgres.Querier, version int, cfg postgres.Config) (
 	if err != nil {
 		return step, err
 	}
-	sql := "DROP PUBLICATION " + wal.QuoteIdentifier(cfg.Publication)
+	sql := DropPublicationSQL(cfg)
 	children, err := p.ChildTables(q, cfg.Tables)
 	if err != nil {
 		return step, postgres.Classify("look at "+postgres.PublicationSubject(cfg.Publication), err)
