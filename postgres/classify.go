@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Classify turns a failure of the driver or the server into an *Error. An error
+// Classify turns a failure of the driver or the server into a *fault.Error. An error
 // that is one already, or wraps one, keeps its kind. It is nil for nil.
 func Classify(op string, err error) error {
 	if err == nil {
@@ -277,7 +277,7 @@ func withDetail(err error) error {
 	return fmt.Errorf("%w: %s", err, pg.Detail)
 }
 
-// KindOf says what to do about err, which may wrap an *Error or come straight
+// KindOf says what to do about err, which may wrap a *fault.Error or come straight
 // from the driver. It is not to be asked about nil.
 func KindOf(err error) fault.Kind {
 	var e *fault.Error

@@ -24,7 +24,7 @@ type Catalog struct {
 }
 
 // Inspect asks, over a replication connection, for everything that must hold
-// before streaming, and fails with one *Error for the first thing that does not.
+// before streaming, and fails with one *fault.Error for the first thing that does not.
 // A slot in use is the last one: whoever stands by for it knows that all else is
 // well.
 func Inspect(ctx context.Context, conn *pgconn.PgConn, cfg postgres.Config) (*Catalog, error) {

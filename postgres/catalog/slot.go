@@ -77,7 +77,7 @@ func ReadSlot(q postgres.Querier, version int, name string) (*SlotRow, error) {
 	return slot, row.Err
 }
 
-// SlotGone is for a slot that was seen before. It has no Error.LSN: no row of a stream
+// SlotGone is for a slot that was seen before. It has no fault.Error.LSN: no row of a stream
 // is at fault.
 func SlotGone(name string, confirmed wal.LSN) error {
 	return &fault.Error{

@@ -94,7 +94,7 @@ func (c *checker) warn(check, next, seen string, args ...any) {
 	c.add(check, advice.Warn, next, seen, args...)
 }
 
-// fail turns an *Error into a finding: its hint is the advice.
+// fail turns a *fault.Error into a finding: its hint is the advice.
 func (c *checker) fail(check string, err error) {
 	seen, next := err.Error(), ""
 	if e, ok := errors.AsType[*fault.Error](err); ok {

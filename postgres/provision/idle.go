@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 )
 
-// CheckIdle returns an *Error of KindBusy when somebody streams from one of cfg's slots. A
+// CheckIdle returns a *fault.Error of KindBusy when somebody streams from one of cfg's slots. A
 // relay that has lost its connection, or is blocked and lets the slot go between its
 // attempts, is not seen. From a slot that does not exist nobody streams.
 func CheckIdle(ctx context.Context, cfg postgres.Config) error {

@@ -148,7 +148,7 @@ func (x *Exclusion) busy(slot string) error {
 	return e
 }
 
-// Watch gives a context that ends, with an *Error as its cause, when the locks may be
+// Watch gives a context that ends, with a *fault.Error as its cause, when the locks may be
 // lost, be it since they were taken. release ends the watch and the session; the Exclusion
 // is of no use afterwards.
 func (x *Exclusion) Watch(ctx context.Context) (guarded context.Context, release func()) {

@@ -47,7 +47,7 @@ type Snapshot struct {
 	Slot   catalog.SlotInfo
 	Away   string // standbys that are away and for which the server holds the slot's rows back, with the next step; empty: none
 
-	// Drift is an *Error when the stream can no longer be trusted to have every
+	// Drift is a *fault.Error when the stream can no longer be trusted to have every
 	// row: the slot, the publication or a table is gone or not the same.
 	Drift error
 }

@@ -121,7 +121,7 @@ func (r *Reach) Cause() error {
 }
 
 // Ready asks a broker for metadata, which connects and authenticates. client has the hook.
-// The error is a *Error.
+// The error is a *sink.Error.
 func (r *Reach) Ready(ctx context.Context, client *kgo.Client, brokers []string) error {
 	other, err := peer.While(ctx, brokers, peer.Kafka, client.Ping)
 	if err == nil {

@@ -136,7 +136,7 @@ func (k *Sink) Resume(ctx context.Context) {
 func (k *Sink) Halt() { k.halt(true) }
 
 // Ready asks a broker for metadata, which connects and authenticates, and looks at the
-// dead-letter topic. The error is a *Error.
+// dead-letter topic. The error is a *sink.Error.
 func (k *Sink) Ready(ctx context.Context) error {
 	if k.closed.Load() {
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}

@@ -19,7 +19,7 @@ import (
 
 // Open shuts out whoever else has the transactional id, and returns the value of the
 // last checkpoint that was committed under the key, nil when there is none. The error
-// is a *Error.
+// is a *sink.Error.
 //
 // The order is the argument. A new epoch aborts what the predecessor left open and
 // refuses what it still tries, but a commit of it that was on its way may have

@@ -186,7 +186,7 @@ func (t *Sink) Resume(context.Context) {}
 func (t *Sink) Halt() {}
 
 // Ready asks the brokers whether they take us, and for the checkpoint topic. The
-// error is a *Error.
+// error is a *sink.Error.
 func (t *Sink) Ready(ctx context.Context) error {
 	if err := t.refuseClosed(); err != nil {
 		return err

@@ -40,7 +40,7 @@ func NewBrokers(cfg Config, log zerolog.Logger, hooks []func() kgo.Hook, client 
 }
 
 // Reachable reports why no broker can be reached at present. What only a person can
-// correct, such as a certificate that is refused, is a *Error and says how.
+// correct, such as a certificate that is refused, is a *sink.Error and says how.
 func (b *Brokers) Reachable() error {
 	err := b.Reach.Err()
 	if err == nil {
@@ -53,7 +53,7 @@ func (b *Brokers) Reachable() error {
 }
 
 // Ready asks a broker for metadata, which connects and authenticates, and looks at the
-// dead-letter topic. The error is a *Error.
+// dead-letter topic. The error is a *sink.Error.
 func (b *Brokers) Ready(ctx context.Context) error {
 	if err := b.Reach.Ready(ctx, b.client(), b.cfg.Brokers); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (b *Brokers) Ready(ctx context.Context) error {
 }
 
 // LettersKept asks the brokers whether the dead-letter topic keeps every record. The error is a
-// *Error.
+// *sink.Error.
 func (b *Brokers) LettersKept(ctx context.Context) error {
 	if b.cfg.DeadLetterTopic == "" {
 		return nil

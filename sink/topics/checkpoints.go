@@ -17,7 +17,7 @@ import (
 )
 
 // VerifyCheckpointTopic requires a checkpoint topic to keep the last record of each key, in
-// one order. The error is a *Error.
+// one order. The error is a *sink.Error.
 func VerifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string) error {
 	refuse := func(format string, args ...any) error {
 		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointTopic, Err: fmt.Errorf("checkpoint topic %q "+format, append([]any{topic}, args...)...)}

@@ -174,7 +174,7 @@ func newMessage(r *kgo.Record) *Message {
 
 // CatchUp returns once Run has visited everything that the topic holds now. A Kafka transaction
 // that is open hides the records after it, committed ones too: with all, CatchUp waits for those
-// as well. The error is a *Error, with ReasonLettersHidden if ctx ended in that wait.
+// as well. The error is a *sink.Error, with ReasonLettersHidden if ctx ended in that wait.
 func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	client, err := f.open()
 	if err != nil {
@@ -298,7 +298,7 @@ func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) 
 }
 
 // ReadTopic visits the topic's present records, in order within each partition. An error of visit
-// ends the reading and is returned; every other error is a *Error. A missing topic has the reason
+// ends the reading and is returned; every other error is a *sink.Error. A missing topic has the reason
 // unknown_topic.
 func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit func(*Message) error) error {
 	client, err := at.Consumer(kgo.FetchMaxWait(followWait))

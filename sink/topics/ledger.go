@@ -43,7 +43,7 @@ func (l *Ledger) Close() { l.producer.Close() }
 
 // Read returns the newest value of each key with this suffix, without deleted ones. The values
 // are not transactional, so an open transaction hides none. Read reads the whole topic, which
-// compaction keeps small. The error is a *Error.
+// compaction keeps small. The error is a *sink.Error.
 func (l *Ledger) Read(ctx context.Context, suffix string) (map[string][]byte, error) {
 	values := make(map[string][]byte)
 	err := l.replay(ctx, kgo.ReadUncommitted(), func(key string, value []byte) {
@@ -63,7 +63,7 @@ func (l *Ledger) Read(ctx context.Context, suffix string) (map[string][]byte, er
 
 // Committed returns the newest committed value of a key; nil if there is none or it was deleted.
 // It waits for open transactions: one of them may commit a newer value on which its writer has
-// acted already. The error is a *Error.
+// acted already. The error is a *sink.Error.
 func (l *Ledger) Committed(ctx context.Context, key string) (newest []byte, err error) {
 	err = l.replay(ctx, kgo.ReadCommitted(), func(k string, value []byte) {
 		if k == key {
@@ -141,7 +141,7 @@ func (l *Ledger) bounds(ctx context.Context) (first, end int64, err error) {
 	return from.Offset, to.Offset, nil
 }
 
-// Write returns once all in-sync replicas have the value, or with a *Error; the value may be
+// Write returns once all in-sync replicas have the value, or with a *sink.Error; the value may be
 // there in spite of it. A nil value deletes the key.
 //
 // The client gets a context that does not end: an ended one would fail the next write as well. So

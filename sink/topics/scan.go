@@ -43,7 +43,7 @@ func NewScanner(at broker.Connection) (*Scanner, error) {
 func (s *Scanner) Close() { s.client.Close() }
 
 // Spans returns the partitions of the topics from a time on (zero: from their beginnings) to the
-// last record, committed or not. A missing topic has none. The error is a *Error.
+// last record, committed or not. A missing topic has none. The error is a *sink.Error.
 func (s *Scanner) Spans(ctx context.Context, since time.Time, names ...string) ([]Span, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -122,7 +122,7 @@ const scanBytes = 256 << 10
 
 // Scan visits the committed records of the spans, those of a partition in order, and waits for
 // open transactions. patience is the longest wait without a record. visit must not keep the
-// message; its error ends the reading. Every other error is a *Error.
+// message; its error ends the reading. Every other error is a *sink.Error.
 func (s *Scanner) Scan(ctx context.Context, spans []Span, patience time.Duration, visit func(*Message) error) error {
 	from, left := make(map[string]map[int32]kgo.Offset), make(map[string]*spanned)
 	for _, span := range spans {
