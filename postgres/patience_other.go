@@ -8,5 +8,5 @@ import (
 )
 
 // limitSilence is for Linux alone: elsewhere a connection ends when the system's own
-// patience with its peer does, or after Config.DeadAfter without an answer while it is read.
+// patience with its peer does, or after replication.Options.DeadAfter without an answer while it is read.
 func limitSilence(net.Conn, time.Duration) error { return nil }

@@ -85,7 +85,7 @@ func (s *Stream) StartLSN() wal.LSN { return s.start }
 func (s *Stream) ServerProcess() int { return s.process }
 
 // Tables are the configured tables as the catalog had them at Open, indexed like
-// Config.Tables.
+// postgres.Config.Tables.
 func (s *Stream) Tables() []*wal.Relation { return s.tables }
 
 // Origin is where the positions of this stream mean something.

@@ -19,7 +19,7 @@ type Catalog struct {
 	Slot      SlotInfo
 
 	// Relations are the configured tables with the columns that the stream will
-	// have; index and Relation.Table are the index in Config.Tables.
+	// have; index and Relation.Table are the index in postgres.Config.Tables.
 	Relations []*wal.Relation
 }
 

@@ -31,7 +31,7 @@ type Membership struct {
 	Filter      string   // row filter, or empty
 	Columns     []string // names; nil when the server is too old to say, which means all
 	alone       bool     // the publication has no other table
-	Only        string   // TableRow.only, where that was looked at
+	Only        string   // TableRow.Only, where that was looked at
 }
 
 // Membership is how the publication has a table.

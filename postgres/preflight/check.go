@@ -77,10 +77,10 @@ type checker struct {
 	user     string
 	report   *Report
 
-	streaming bool // somebody streams from our slot, by one of the WAL senders
-	senders   int  // that are free
+	streaming bool // somebody streams from our slot
+	senders   int  // WAL senders that are free
 
-	started time.Time // when the server's WALEnd was walStart
+	started time.Time // when the WAL ended at walFrom
 	walFrom wal.LSN
 }
 

@@ -1,7 +1,7 @@
 package wal
 
-// AnyPrefix is an entry of Config.Messages that stands for every prefix. Its rows
-// have the prefix as their second column.
+// AnyPrefix is an entry of postgres.Config.Messages that stands for every prefix. Its
+// rows have the prefix as their second column.
 const AnyPrefix = "*"
 
 // textOID is the type of the prefix column.

@@ -45,7 +45,7 @@ type Relation struct {
 	Namespace string
 	Name      string
 	Columns   []Column
-	Table     int // index into Config.Tables; -1 for a table that the configuration does not name
+	Table     int // index into postgres.Config.Tables; -1 for a table that the configuration does not name
 
 	// Hidden has the table's columns that the stream lacks: `why; the way out`, to be
 	// read after the column's name. It is known from the catalog alone.

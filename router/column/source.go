@@ -23,7 +23,7 @@ type Source struct {
 	Typ     Type
 	Pointer []string
 
-	Fallback *Source // read by bytes where this one is NULL or empty; nil: none
+	Fallback *Source // read by Bytes where this one is NULL or empty; nil: none
 	Base64   bool    // what the pointer finds is base64
 	message  bool    // the column is the body of a logical message
 }
@@ -83,7 +83,7 @@ func (s *Source) BinarySafe() bool { return s.Typ.exact }
 // Json reports whether the server has checked that the text is JSON.
 func (s *Source) Json() bool { return s.Typ.Form == FormJSON }
 
-// Whole reports whether bytes gives JSON that the server has checked.
+// Whole reports whether Bytes gives JSON that the server has checked.
 func (s *Source) Whole() bool { return s.Json() && s.Pointer == nil }
 
 // Text gives the column's text form, nil for NULL. With a pointer it is what
@@ -137,7 +137,7 @@ func (s *Source) Bytes(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	return s.Fallback.Bytes(b, row)
 }
 
-// own is bytes without a look at otherwise.
+// own is Bytes without the Fallback.
 func (s *Source) own(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	if s.Typ.Form != FormBytes || s.Pointer != nil {
 		return s.Text(b, row)
@@ -145,7 +145,7 @@ func (s *Source) own(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	return s.decoded(b, row)
 }
 
-// decoded is bytes without a look at the pointer.
+// decoded is the value of a bytea column.
 func (s *Source) decoded(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	v := &row.Values[s.Index]
 	if v.Kind != wal.Text {
