@@ -5,7 +5,7 @@
 // with every byte of the stream accounted for, and that it reports no position to the
 // server which the consumer has not confirmed. It does not guess: a message that cannot be
 // decoded, a configured table that was replaced, or a publication that was dropped ends the
-// stream with the LSN. It leaves out no such row that the server sent.
+// stream with the LSN, and no row is left out instead.
 //
 // The walk of a message: Stream reads frames from the socket (frames.go), hands
 // each WAL message to pgoutput's Decoder, which copies the row's bytes once into a

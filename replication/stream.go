@@ -32,8 +32,8 @@ var ErrAborted error = &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonC
 //     positions until Close, then Close's.
 //  2. Only positions that confirmed returned or that Close was given are reported to the server,
 //     and none beyond what was handed out.
-//  3. Run and Close are called once, in this order; all other methods from any goroutine at
-//     any time.
+//  3. Run is called once at most, and ends before Close, which may be called again; all other
+//     methods from any goroutine at any time.
 type Stream struct {
 	cfg     postgres.Config
 	opt     Options
@@ -133,7 +133,7 @@ func (s *Stream) wake() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }
 // When intake ends it reads to the commit of the current transaction, sends it, and returns
 // nil. An error that leaves the connection usable (a message
 // that cannot be decoded, a table that changed) comes after the rows before it.
-// Unless the connection is gone, confirmed is reported to the server until Close.
+// Then confirmed is reported to the server until Close, unless Lost is closed.
 func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	s.status.confirmed = confirmed
 	s.heard.Store(instant(time.Now()))

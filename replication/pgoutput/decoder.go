@@ -16,8 +16,8 @@ import (
 //     table that asked for them and logical messages with a configured prefix. Other
 //     inserts are counted as Foreign, other updates, deletes and truncates as
 //     OtherOps; other logical messages, and origins, are read and dropped.
-//  2. Every message is checked to its last byte. The first error is final, names
-//     the LSN, and leaves the rows before it to be taken.
+//  2. Every message given to Decode is checked to its last byte. The first error is final,
+//     names the LSN, and leaves the rows before it to be taken.
 //  3. A position becomes a batch's Through only at a Commit, or at a keep-alive
 //     outside a transaction, and never goes back.
 type Decoder struct {

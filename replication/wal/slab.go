@@ -133,7 +133,7 @@ func (s *Slab) Stamp(txn Txn) *Txn {
 	return &s.txns[len(s.txns)-1]
 }
 
-// Add appends a row, for the batch that was placed last.
+// Add appends a row, for the batch that was attached last.
 func (s *Slab) Add(row Row) *Row {
 	s.rows = append(s.rows, row)
 	return &s.rows[len(s.rows)-1]
