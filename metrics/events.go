@@ -30,6 +30,9 @@ func (m *Metrics) Events() relay.Events {
 	}
 }
 
+// ops are the labels of changes that are no inserts. The end of a transaction is no row.
+var ops = map[wal.Op]string{wal.Update: "update", wal.Delete: "delete", wal.Truncate: "truncate"}
+
 func (m *Metrics) batchReceived(b *wal.Batch) {
 	m.receivedBytes.Add(float64(b.Received))
 	m.transactions.Add(float64(b.Transactions))
@@ -45,7 +48,11 @@ func (m *Metrics) batchReceived(b *wal.Batch) {
 			if r := b.Rows[i].Relation; r != relation {
 				relation, table = r, r.Qualified()
 			}
-			item(table)
+			if c := b.Rows[i].Change; c == nil {
+				item(table)
+			} else if op, ok := ops[c.Op]; ok {
+				m.rowsByOp.WithLabelValues(table, op).Inc()
+			}
 		}
 	})
 }

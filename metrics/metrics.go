@@ -53,8 +53,9 @@ type Metrics struct {
 	eventAge      prometheus.Histogram
 	produceTime   prometheus.Histogram
 
-	rows       *counters // by schema.table
-	published  *counters // by topic, capped
+	rows       *counters              // inserts, by schema.table
+	rowsByOp   *prometheus.CounterVec // the same metric, for rows that are no inserts
+	published  *counters              // by topic, capped
 	rejected   *prometheus.CounterVec
 	letters    *prometheus.CounterVec
 	retried    *prometheus.CounterVec
@@ -117,8 +118,8 @@ func (m *Metrics) defineCounters() {
 	m.transactions = m.counter("source_transactions_total", "Commits seen on the replication stream.")
 	m.clockSkew = m.counter("clock_skew_total", "Ages that came out negative because the clocks of PostgreSQL and this host differ; counted as 0.")
 
-	rows := m.counterVec("source_rows_total", "Rows of configured tables received, before routing.", "table", "op")
-	m.rows = newCounters(0, func(table string) prometheus.Counter { return rows.WithLabelValues(table, "insert") })
+	m.rowsByOp = m.counterVec("source_rows_total", "Rows of configured tables received, before routing.", "table", "op")
+	m.rows = newCounters(0, func(table string) prometheus.Counter { return m.rowsByOp.WithLabelValues(table, "insert") })
 	published := m.counterVec("events_published_total", "Records acknowledged by the brokers.", "topic")
 	m.published = newCounters(maxTopics, func(topic string) prometheus.Counter { return published.WithLabelValues(topic) })
 

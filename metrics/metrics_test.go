@@ -89,6 +89,32 @@ func batchOf(at time.Time, topics ...string) (*wal.Batch, []record.Record) {
 	return b, records
 }
 
+// A mapping of Debezium's EventRouter may handle more than inserts.
+func TestRows_AreCountedByWhatTheyAre(t *testing.T) {
+	m := New(Options{Pipeline: "orders"})
+	b, _ := batchOf(time.Now(), "orders", "orders", "orders", "orders", "orders", "orders")
+	for i, op := range []wal.Op{wal.Update, wal.Delete, wal.Delete, wal.Truncate, wal.Commit} {
+		b.Rows[i].Change = &wal.Change{Op: op}
+	}
+	m.Events().BatchReceived(b)
+	got := gather(t, m)
+	got.expect(t, map[string]float64{
+		`source_rows_total{op="insert",table="public.outbox"}`:   1,
+		`source_rows_total{op="update",table="public.outbox"}`:   1,
+		`source_rows_total{op="delete",table="public.outbox"}`:   2,
+		`source_rows_total{op="truncate",table="public.outbox"}`: 1,
+	})
+	rows := 0.0
+	for name := range got {
+		if strings.HasPrefix(name, "source_rows_total") {
+			rows += got.value(name)
+		}
+	}
+	if rows != 5 {
+		t.Errorf("%v rows, want 5: the end of a transaction is none", rows)
+	}
+}
+
 func TestEvents_FeedTheCounters(t *testing.T) {
 	m := New(Options{Pipeline: "orders"})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
