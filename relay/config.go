@@ -68,8 +68,8 @@ type Config struct {
 	DeadLetterTopic string // defaults to "cdc-relay.dead-letters"
 	ParkKey         bool
 
-	// MaxInFlightBytes bounds the bytes that rows hold between the socket and their
-	// acknowledgement: the row, its record with headers, and the client's record. The
+	// MaxInFlightBytes bounds the bytes that rows hold from when the window takes them until
+	// they are acknowledged: the row, its record with headers, and the client's record. The
 	// process grows by two to three times as much in a backlog: chunks that are partly
 	// used, requests that the client writes, and garbage. A row larger than all of it is
 	// admitted alone. Defaults to 8 MiB.

@@ -394,9 +394,8 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // A drain allocates for batches and requests, not for rows. How many records a batch has
-// is left to the size of the window and not to the speed of the machine, hence the
-// deliverFirst; the least of three tries counts, because whatever else the process does only
-// adds.
+// is left to the size of the window and not to the speed of the machine, hence the linger;
+// the least of three tries counts, because whatever else the process does only adds.
 func TestDrain_AllocatesLessThanOnceInTenRows(t *testing.T) {
 	d := startDrain(t, 4, Config{Kafka: producer.Config{Linger: 200 * time.Millisecond}})
 	d.rows(drainRows / 4)

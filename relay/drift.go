@@ -11,9 +11,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// drift is a change of the publication or a table while the relay ran. Rows that were written
-// meanwhile may be missing from the stream without a trace, also after the change is undone. So
-// the process confirms nothing more. Only a restart, by somebody who has dealt with the gap, ends it.
+// drift is a change of the publication, a table or the slot while the relay ran. Rows that were
+// written meanwhile may be missing from the stream without a trace, also after the change is undone.
+// So the process confirms nothing more. Only a restart, by somebody who has dealt with the gap, ends it.
 type drift struct {
 	error
 	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
@@ -33,7 +33,7 @@ func (d *drift) Error() string {
 
 func (d *drift) Unwrap() error { return d.error }
 
-// noteDrift remembers a session that ended at a drift: none comes after it.
+// noteDrift remembers a session that ended at a drift, in the ledger too: none comes after it.
 func (r *Relay) noteDrift(ctx context.Context, err error) {
 	if err != nil && r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
 		r.drift.CompareAndSwap(nil, &drift{error: err})

@@ -61,8 +61,8 @@ type Parts struct {
 	Ledger  promise.Ledger   // of promised positions, and of rows that may be missing; nil: nothing is kept. Run closes it
 }
 
-// Relay streams one slot to one sink. Run is called once; Status and Abort are
-// safe from any goroutine at any time.
+// Relay streams one slot to one sink. Run is called once; Status, Abort, TryNow and
+// AlreadySentRows are safe from any goroutine at any time.
 type Relay struct {
 	cfg   Config
 	parts Parts

@@ -152,7 +152,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// read runs the source, and then looks after its end until the deliverer is done.
+// read runs the source. After its end it watches the connection until the deliverer is done.
 func (s *session) read(reading context.Context) {
 	s.intake.srcErr = s.src.Run(reading, s.intake.out, s.confirmed)
 	if s.intake.srcErr != nil && !s.drainsDespiteError() {

@@ -42,7 +42,7 @@ func (r *Relay) endSilent() {
 	if silent := s.src.Silent(); limit > 0 && silent > limit && s.delivery.Outstanding() {
 		s.interrupt(&fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonTimeout, Op: "read from server",
-			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
+			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot after %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
 		})
 	}
 }

@@ -78,9 +78,9 @@ type guarantee interface {
 	// covers reports whether a row was delivered before this session began.
 	covers(row *wal.Row) bool
 
-	// replace puts dead letters into the place of records that an earlier session found rejected
-	// or that the sink refuses, or drops them. The row's records begin with the n-th of the batch, and
-	// are routed again after an error.
+	// replace puts dead letters into the place of records that an earlier session found rejected or that
+	// the sink refuses, or drops them; at least once it replaces none. The row's records begin with the
+	// n-th of the batch. An error stops the routing at the row, which is routed again.
 	replace(f *InFlight, n int, row *wal.Row) error
 
 	// send hands the sink the records of a batch that are routed and not yet sent.

@@ -191,8 +191,8 @@ func (d *Delivery) settle(ctx, deliveryCtx context.Context) error {
 }
 
 // confirmBefore confirms the transactions that lie wholly before a row of the batch, once
-// everything before that row is sent and durable. Without it every start would send
-// the transactions before a row again that blocks for long.
+// everything before that row is sent and durable. Without it every start would send these
+// transactions again while a row blocks for long.
 func (f *InFlight) confirmBefore(row int) {
 	own := f.batch.Rows[row].Txn
 	for i := row - 1; i >= 0; i-- {

@@ -36,7 +36,7 @@ type Shared struct {
 	traces     *traces.Open
 	partial    partialTransaction
 	isolated   wal.LSN                         // commit of the transaction that shares no Kafka transaction with earlier rows
-	history    wal.Lineage                     // the history that partial, isolated and the counts of Rejected are of
+	history    wal.Lineage                     // the history that partial, isolated, rejections and the counts of Rejected are of
 	finished   atomic.Int64                    // records of batches that are delivered
 	committed  atomic.Pointer[stored.Position] // the newest checkpoint of this process, of whatever history; nil: none
 }

@@ -1,5 +1,5 @@
-// Package ending decides what the end of a session means: whether the next start sends rows again,
-// and so which error a stop ends with. The functions have no side effects.
+// Package ending decides what the end of a session means: whether the next start sends rows again, and
+// so which error a stop ends with; and what comes after a failure. The functions have no side effects.
 package ending
 
 import (

@@ -22,10 +22,10 @@ type Doubts struct{ written, looked bool }
 // Again has Absent look once more: another relay has used the slot.
 func (d *Doubts) Again() { d.looked = false }
 
-// Absent takes back, once, what is known of the rows of all tables but those that the relay streams: the
-// slot moves past their rows, and nobody sends them. It also does so for tables that whoever streamed
-// before did not have, unless that was learnt at start, where the slot is, or later: the slot has moved past
-// their rows. Nothing may be confirmed before that. It takes no longer than limit.
+// Absent makes unknown, once, what was recorded (stored.BeforeSlot) of tables that this relay does not
+// stream: the slot moves past rows that nobody sends. It does the same for tables that the relay before it
+// did not stream, if the record is older than start: the slot has moved past their rows. Nothing may be
+// confirmed before that. It takes no longer than limit.
 func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, start wal.LSN, tables []*wal.Relation) error {
 	if ledger == nil || d.looked {
 		return nil

@@ -63,7 +63,7 @@ type Position struct {
 func NewHolder() string { return rand.Text()[:8] }
 
 // Open compares a slot at start with what relays promised of it, and makes the session's own
-// promise durable. It takes as long as limit, and not longer than patience.
+// promise durable. It takes no longer than limit, nor than patience.
 func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.Config, holder string, origin wal.Origin, start wal.LSN, log zerolog.Logger) (*Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(patience, limit))
 	defer cancel()

@@ -18,7 +18,7 @@ type Continuation struct {
 	Known           // from here on
 	Fork  *wal.Fork // where the server's timeline left the known one; nil: it did not
 	Limit wal.LSN   // the highest position reported on this history
-	Ahead bool      // the slot does
+	Ahead bool      // the slot is beyond Limit
 }
 
 // Continue decides whether a server whose slot is at start continues the history of the one

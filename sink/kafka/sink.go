@@ -15,7 +15,7 @@ import (
 )
 
 // Sink is the sink that produces to Kafka. doc.go says how it keeps order.
-// Reachable, Ready, Close and the counters may be called from any goroutine.
+// Any goroutine may call its methods, but for Send, Resume, SetBacklog and Abandon.
 type Sink struct {
 	*producer.Brokers
 
