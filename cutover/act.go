@@ -171,14 +171,14 @@ func (w *work) makeSlot(ctx context.Context, next step) error {
 	return nil
 }
 
-// temporary is the configuration of the cutover's slot, as one that shards know nothing of.
+// temporary is the configuration of the cutover's slot, which is of no shard.
 func (w *work) temporary(shard postgres.Config) postgres.Config {
 	shard.Slot, shard.Shard, shard.Messages = w.state.temporary.Name, postgres.Shard{}, nil
 	shard.ApplicationName = "cdc-relay cutover"
 	return shard
 }
 
-// whileHeld has the slot be in use.
+// whileHeld runs do while this process streams from the slot, so that nobody else does.
 func (w *work) whileHeld(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	held := make(chan struct{})

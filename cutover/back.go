@@ -93,9 +93,9 @@ func (w *work) runner() (runner, error) {
 	return shards.Open(settings, all, zerolog.Nop(), func(int) (relay.Events, []func() kgo.Hook) { return relay.Events{}, nil })
 }
 
-// goBack runs a relay until the trigger is gone. Nobody writes to the tables from before the end of
-// the WAL is read until the commit without the trigger: so there is no row in between, and the
-// relay has ended by then.
+// goBack runs a relay until the trigger is disabled. The tables are locked from before the end of the WAL
+// is read until then, so no row commits in between: every earlier one is delivered by the relay, which
+// has ended, and every later one is the publisher's.
 func (w *work) goBack(ctx context.Context) error {
 	for tries := 1; ; tries++ {
 		done, err := w.tryBack(ctx)

@@ -70,7 +70,7 @@ func (s *state) finals() (made int) {
 	return made
 }
 
-// decide takes what follows.
+// decide chooses the step that follows from the state.
 func (s *state) decide() (step, error) {
 	cut, err := s.cut()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 
 // Describe reads the shape of cfg.Tables[table] from the catalog, which any role
 // may do: the columns that the stream will have, or without a publication that
-// has the table, would have. The numbers behind the tables are cfg.Messages, for
-// which it asks nobody. The warnings are one sentence each.
+// has the table, would have. An index beyond the tables is that of cfg.Messages,
+// for which no server is asked. The warnings are one sentence each.
 func Describe(ctx context.Context, cfg postgres.Config, table int) (*wal.Relation, []string, error) {
 	if i := table - len(cfg.Tables); i >= 0 {
 		return wal.MessageRelation(cfg.Messages[i], table), nil, nil

@@ -193,8 +193,8 @@ func similarSlot(q postgres.Querier, cfg postgres.Config) string {
 	return fmt.Sprintf("did you mean %q, which nobody reads? Then correct postgres.slot", near)
 }
 
-// IdleSlots says which slots a relay of this database could stream from and nobody does,
-// and nothing where publicationsOf would.
+// IdleSlots says which slots a relay of this database could stream from and nobody does:
+// nothing if there is none, for shards, and without an answer.
 func IdleSlots(q postgres.Querier, cfg postgres.Config) string {
 	if cfg.Shard.Divided() {
 		return ""

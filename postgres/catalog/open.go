@@ -35,7 +35,7 @@ func GaveUp(timeout time.Duration, who string) string {
 	return fmt.Sprintf("gave up after %s: it waits for every transaction that was open before it: %s", timeout, who)
 }
 
-// AwaitEnd is AwaitOpen, and returns the transactions of which one was open at the end; empty: none.
+// AwaitEnd waits as AwaitOpen does. It returns all transactions if one of them is still open; empty: none is.
 func AwaitEnd(q postgres.Querier, patience time.Duration) (left string, err error) {
 	began, err := OpenTransactions(q)
 	if err != nil {

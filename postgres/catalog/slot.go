@@ -104,7 +104,7 @@ func (s *SlotRow) Lost(name string) error {
 	}
 }
 
-// Usable refuses a slot that is not one for our stream, however it came about.
+// Usable refuses a slot that our stream cannot start from.
 func (s *SlotRow) Usable(name string) error {
 	refuse := func(cause, hint string) error {
 		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotUnusable, Op: "look at", Subject: postgres.SlotSubject(name), Err: errors.New(cause), Hint: hint}

@@ -104,8 +104,8 @@ func (d *Decoder) truncate(f *fields, walStart wal.LSN) error {
 	return nil
 }
 
-// commitRow ends a transaction for a table that wants to know. It comes before
-// the commit's position is given out, in the batch that carries it.
+// commitRow adds the row by which a table learns of the transaction's end (wal.Commit), to the
+// batch that carries the commit's position.
 func (d *Decoder) commitRow(commit wal.LSN) {
 	if d.atCommit == nil || d.ordinal == 0 {
 		return

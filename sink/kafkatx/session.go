@@ -327,8 +327,8 @@ func (s *producerSession) finished(err error) {
 	}
 }
 
-// Aborting is waited for this long, after end was called for endTimeout; who opens next aborts what
-// is left.
+// An abort is waited for this long: abortTimeout, or endTimeout once the session was told to end. Who
+// opens next aborts what is left.
 const (
 	abortTimeout = 5 * time.Second
 	endTimeout   = time.Second

@@ -167,8 +167,8 @@ func scanCheckpoints(ctx context.Context, at broker.Connection, topic, key strin
 	}
 }
 
-// GrantCheckpoints and GrantTransactions are what an administrator runs; the principal
-// is only known to him.
+// GrantCheckpoints and GrantTransactions are what an administrator runs, who puts in the relay's
+// principal.
 func GrantCheckpoints(topic string) string {
 	return "kafka-acls.sh --add --allow-principal User:… --operation Read --operation Write --operation Describe --topic " + topic
 }
