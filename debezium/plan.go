@@ -179,7 +179,7 @@ func (d *connector) connectColumn(rel *wal.Relation, i int) codec.Column {
 
 // Compile makes the options ready for rel.
 func (d *connector) Compile(m *router.Mapping, rel *wal.Relation) (router.ConnectorPlan, *router.Explanation, error) {
-	if column.IsMessages(rel) {
+	if rel.IsMessages() {
 		p := &plan{d: d, rel: rel, topic: d.prefix + ".message"}
 		return p, d.explainMessages(p), nil
 	}

@@ -27,7 +27,7 @@ func (p *plan) Route(b *record.Buffer, row *wal.Row) error {
 
 func (p *plan) send(b *record.Buffer, row *wal.Row) error {
 	d := p.d
-	if column.IsMessages(p.rel) {
+	if p.rel.IsMessages() {
 		return p.message(b, row)
 	}
 	if row.Change != nil && row.Change.Op == wal.Commit {
@@ -217,7 +217,7 @@ func (p *plan) Salvage(b *record.Buffer, row *wal.Row) record.Record {
 		}
 		return row.Values[i].Data
 	}
-	if column.IsMessages(p.rel) {
+	if p.rel.IsMessages() {
 		rec.Value = text(column.MessageBody)
 		return rec
 	}

@@ -285,7 +285,7 @@ func (t *transactions) count(row *wal.Row) {
 		return
 	}
 	t.open, t.ordinal = true, row.Ordinal
-	name := record.PlainName(row.Relation)
+	name := row.Relation.Qualified()
 	for i := range t.tables {
 		if t.tables[i] == name {
 			t.counts[i]++
@@ -298,7 +298,7 @@ func (t *transactions) count(row *wal.Row) {
 // uncount takes back the row that was counted last, if this is it: its records were dropped, and it is
 // routed again. It leaves the first row of a transaction, whose records begin with BEGIN.
 func (t *transactions) uncount(row *wal.Row) bool {
-	i := slices.Index(t.tables, record.PlainName(row.Relation))
+	i := slices.Index(t.tables, row.Relation.Qualified())
 	if row.Ordinal != t.ordinal || i < 0 || len(t.tables) == 1 && t.counts[0] == 1 {
 		return false
 	}

@@ -341,7 +341,7 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 			if other := c.fallback(s, preset.Role(r)); other != "" {
 				e.Roles[preset.Role(r).String()+" where that is empty"] = other
 			}
-		case column.IsMessages(c.rel) && spec == memberOf(preset.Role(r)):
+		case c.rel.IsMessages() && spec == memberOf(preset.Role(r)):
 			// where the member would be; nobody has set it
 		case c.of.Columns.column(preset.Role(r)) != "":
 			e.Warnings = append(e.Warnings, fmt.Sprintf("columns.%s is set, but preset %s does not use it in this configuration", preset.Role(r), s.Preset.Name))

@@ -70,7 +70,7 @@ func (c *compiler) event(s *preset.Shape) {
 	}
 	e := &format.Event{Source: []byte(c.of.CloudEventsSource)}
 	if c.of.CloudEventsSource == "" {
-		e.Source = []byte("/cdc-relay/" + url.PathEscape(record.PlainName(c.rel)))
+		e.Source = []byte("/cdc-relay/" + url.PathEscape(c.rel.Qualified()))
 	}
 	if s.Columns[preset.RoleType] == "" {
 		c.fail("columns.type", advice.Give(fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it", c.plan.content.Format, column.TableName(c.rel)), "set columns.type"))

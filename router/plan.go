@@ -69,7 +69,7 @@ func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 	if len(row.Values) != len(p.relation.Columns) {
 		return record.Reject(fault.ReasonSchema, "", "the row has %d values, and its table %d columns; this is a defect of the relay, please report it", len(row.Values), len(p.relation.Columns))
 	}
-	if column.IsMessages(p.relation) {
+	if p.relation.IsMessages() {
 		if err := column.CheckBody(row); err != nil {
 			return err
 		}

@@ -147,7 +147,7 @@ func (b *Batch) Release() {
 	}
 }
 
-// Qualified is the table's name without quotes, for messages.
+// Qualified is the table's name without quotes, as messages, records and dead letters have it.
 func (r *Relation) Qualified() string { return r.Namespace + "." + r.Name }
 
 // ColumnMeta is what only the catalog knows about a column, as it is when the

@@ -103,9 +103,6 @@ func List(rel *wal.Relation) string {
 // MessageBody is the column of a logical message.
 const MessageBody = "body"
 
-// IsMessages distinguishes logical messages from a table, which has an OID.
-func IsMessages(rel *wal.Relation) bool { return rel.IsMessages() }
-
 // Normal makes spellings of one name equal: event_type, eventType, EventType.
 func Normal(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", ""))

@@ -39,7 +39,7 @@ func NewSource(rel *wal.Relation, spec string) (*Source, error) {
 	if index < 0 {
 		return nil, Missing(rel, column)
 	}
-	s := &Source{Index: index, Column: column, Spec: spec, message: IsMessages(rel), Typ: TypeOf(rel.Columns[index])}
+	s := &Source{Index: index, Column: column, Spec: spec, message: rel.IsMessages(), Typ: TypeOf(rel.Columns[index])}
 	if rest == "" {
 		return s, nil
 	}

@@ -84,7 +84,7 @@ func NewRowError(row *wal.Row, err error) *RowError {
 		e.Commit = row.Place().Commit // who gives the row up moves the slot past that
 	}
 	if row.Relation != nil {
-		e.Table = PlainName(row.Relation)
+		e.Table = row.Relation.Qualified()
 	}
 	if r, ok := errors.AsType[*rejection](err); ok {
 		e.Reason, e.Column = r.reason, r.column
@@ -93,6 +93,3 @@ func NewRowError(row *wal.Row, err error) *RowError {
 	}
 	return e
 }
-
-// PlainName is the table as records and letters have it.
-func PlainName(rel *wal.Relation) string { return rel.Qualified() }

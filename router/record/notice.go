@@ -19,12 +19,7 @@ const maxNotices = 1000
 // Notices gathers them by table, column and text.
 type Notices struct {
 	list []Notice
-	last []rowAt // parallel to list: a row is counted once, however often its column is read
-}
-
-type rowAt struct {
-	commit  wal.LSN
-	ordinal uint64
+	last []wal.Place // parallel to list: a row is counted once, however often its column is read
 }
 
 // Add notes that a text is about a row.
@@ -32,7 +27,7 @@ func (n *Notices) Add(row *wal.Row, column, text string) {
 	if row == nil || row.Relation == nil || row.Txn == nil {
 		return
 	}
-	at, table := rowAt{row.Txn.Commit, row.Ordinal}, PlainName(row.Relation)
+	at, table := row.Place(), row.Relation.Qualified()
 	for i := range n.list {
 		if have := &n.list[i]; have.Table == table && have.Column == column && have.Text == text {
 			if n.last[i] != at {
@@ -43,7 +38,7 @@ func (n *Notices) Add(row *wal.Row, column, text string) {
 		}
 	}
 	if len(n.list) < maxNotices {
-		n.list = append(n.list, Notice{Table: table, Column: column, Text: text, Rows: 1, Commit: at.commit})
+		n.list = append(n.list, Notice{Table: table, Column: column, Text: text, Rows: 1, Commit: row.Txn.Commit})
 		n.last = append(n.last, at)
 	}
 }
