@@ -41,8 +41,8 @@ type Session struct {
 	LastUnknown bool  // the server may lack the position after the last row
 }
 
-// SendsAgain reports whether the next start sends rows again that this session handed to the sink.
-func (e *Session) SendsAgain() bool {
+// sendsAgain reports whether the next start sends rows again that this session handed to the sink.
+func (e *Session) sendsAgain() bool {
 	switch {
 	case e.Unanswered: // their records may be durable; nobody knows
 		return true
@@ -71,7 +71,7 @@ func (e *Session) Err() error {
 	if errors.Is(cause, ErrLost) && e.CloseFailed != nil {
 		cause = fmt.Errorf("%w: %w", cause, e.CloseFailed)
 	}
-	again := e.SendsAgain()
+	again := e.sendsAgain()
 	drifted := cause != nil && postgres.KindOf(cause) == fault.KindDrift
 	switch {
 	case !e.Stopped && cause != nil:

@@ -71,7 +71,7 @@ func TestEnd_SendsAgainWhatTheServerOrTheBrokersMayLack(t *testing.T) {
 		"a lost connection, all rows are done":            {Session{Cause: network}, false},
 		"an error of the brokers, rows are not done":      {Session{Cause: brokers, Rows: 1}, false}, // refused rows: none is in flight
 	} {
-		if got := c.end.SendsAgain(); got != c.want {
+		if got := c.end.sendsAgain(); got != c.want {
 			t.Errorf("%s: sends again %t", name, got)
 		}
 	}

@@ -8,10 +8,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 )
 
-// Announce logs a change of the shown state, and calls the event.
-func (b *Monitor) Announce() { b.announce() }
-
-// announce returns the message that it logged; empty: it logged none.
+// announce logs a change of the shown state, and calls the event. It returns the message that it
+// logged; empty: it logged none.
 func (b *Monitor) announce() string {
 	b.mu.Lock()
 	now := time.Now()
@@ -94,7 +92,7 @@ func (b *Monitor) logChange(from, state State, was, reason, message string, held
 // Tick keeps what is shown current: it logs a change of the state, what still stands in the way,
 // and how a backlog goes. Call it every moment.
 func (b *Monitor) Tick(now time.Time) {
-	b.Announce()
+	b.announce()
 	b.remind(now)
 	b.follow(now)
 	b.count(now)

@@ -139,7 +139,7 @@ func (b *Monitor) forgetIf(past func(*blockedRow) bool) {
 	}
 	b.mu.Unlock()
 	if gone {
-		b.Announce()
+		b.announce()
 	}
 }
 
