@@ -154,18 +154,26 @@ func (a *app) colours(out io.Writer) bool { return terminal(out) && a.takesColou
 // takesColours reports whether a terminal is to get colours.
 func (a *app) takesColours() bool { return a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb" }
 
+// findings are what check prints with --json, and the console gets.
+type findings struct {
+	OK       int               `json:"ok"`
+	Warn     int               `json:"warn"`
+	Fail     int               `json:"fail"`
+	Findings advice.Findings   `json:"findings"`
+	Records  []*explain.Record `json:"records,omitempty"`
+}
+
+// jsonFindings counts all findings, and has those that are shown.
+func jsonFindings(all, shown advice.Findings, records []*explain.Record) findings {
+	return findings{all.Count(advice.OK), all.Count(advice.Warn), all.Count(advice.Fail), shown, records}
+}
+
 func (a *app) printFindings(report *check.Report, o checkOptions) error {
 	all := report.Findings
 	seen := shown(all, o.problems)
 	ok, warn, fail := all.Count(advice.OK), all.Count(advice.Warn), all.Count(advice.Fail)
 	if o.asJSON {
-		return a.printJSON(struct {
-			OK       int               `json:"ok"`
-			Warn     int               `json:"warn"`
-			Fail     int               `json:"fail"`
-			Findings advice.Findings   `json:"findings"`
-			Records  []*explain.Record `json:"records,omitempty"`
-		}{ok, warn, fail, seen, report.Records})
+		return a.printJSON(jsonFindings(all, seen, report.Records))
 	}
 	lines := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	colours := a.colours(a.stdout)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
-	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/check"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/explain"
@@ -51,7 +50,7 @@ func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings fu
 			if ctx.Err() != nil {
 				return nil, errors.New("the servers did not answer in time; run `cdc-relay check` to wait longer")
 			}
-			return findings(report.Findings), nil
+			return jsonFindings(report.Findings, report.Findings, nil), nil
 		},
 		Explain: func(ctx context.Context, table string, values bool) (any, error) {
 			explainer, err := explain.New(cfg, explain.Options{Table: named[table], NoRecord: !values})
@@ -102,14 +101,4 @@ func principal(settings relay.Config) string {
 		return "User:" + user
 	}
 	return ""
-}
-
-// findings are what check --json prints.
-func findings(all advice.Findings) any {
-	return struct {
-		OK       int             `json:"ok"`
-		Warn     int             `json:"warn"`
-		Fail     int             `json:"fail"`
-		Findings advice.Findings `json:"findings"`
-	}{all.Count(advice.OK), all.Count(advice.Warn), all.Count(advice.Fail), all}
 }
