@@ -105,8 +105,8 @@ func ownRelay(ctx context.Context, cfg *config.Config) *status.Status {
 // patience is how long check looks at something before it says so.
 const patience = 2 * time.Second
 
-// slowly runs look, and says what is being looked at if that takes long: everything is
-// printed at the end.
+// slowly runs step, and says what it looks at if that takes long: everything is printed at
+// the end.
 func (a *app) slowly(what string, step func()) {
 	began := time.Now()
 	ticker := time.NewTicker(patience)

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// load reads the configuration that this invocation means.
-// load gives up at the first stop signal: a file may be a pipe that nobody writes to.
+// load reads the configuration that this invocation means. It gives up at the first stop
+// signal: a file may be a pipe that nobody writes to.
 func (a *app) load() (*config.Config, error) {
 	type outcome struct {
 		cfg *config.Config

@@ -50,7 +50,7 @@ func await(ended <-chan int, hurry <-chan struct{}, stderr io.Writer) int {
 		return code
 	case <-time.After(hurryPatience):
 		fmt.Fprintln(stderr, "cdc-relay: ended by a second signal while it waited for a server; run it again")
-		return 1
+		return exitFailed
 	}
 }
 

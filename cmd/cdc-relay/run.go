@@ -131,11 +131,11 @@ type pipeline interface {
 
 // openPipeline makes the relay of the configuration, or those of the shards that this
 // process runs, and what serves their metrics. jobs are those of the process.
-func openPipeline(settings relay.Config, own []int, jobs func() []status.Maintenance, look *looking, log zerolog.Logger) (pipeline, *served, error) {
+func openPipeline(settings relay.Config, own []int, jobs func() []status.Maintenance, feed *consoleFeed, log zerolog.Logger) (pipeline, *served, error) {
 	options := metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit}
 	if !settings.Replication.Shard.Divided() {
 		m := metrics.New(options)
-		r, err := relay.Open(settings, look.at(m.Events()), log, m.Hook)
+		r, err := relay.Open(settings, feed.hears(m.Events()), log, m.Hook)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -145,7 +145,7 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 	}
 	all := metrics.NewShards(options, own)
 	running, err := shards.Open(settings, own, log, func(i int) (relay.Events, []func() kgo.Hook) {
-		return look.at(all[i].Events()), []func() kgo.Hook{all[i].Hook}
+		return feed.hears(all[i].Events()), []func() kgo.Hook{all[i].Hook}
 	})
 	if err != nil {
 		return nil, nil, err
@@ -165,31 +165,31 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 	}}, nil
 }
 
-// looking is what a console hears of the stream; nil: there is none.
-type looking struct {
+// consoleFeed is what a console hears of the stream; nil: there is none.
+type consoleFeed struct {
 	passed *tail.Tail
 	waker  *admin.Waker
 }
 
-// at has it hear events, beside whoever has them.
-func (l *looking) at(events relay.Events) relay.Events {
-	if l == nil {
+// hears has the console hear events, beside whoever has them.
+func (f *consoleFeed) hears(events relay.Events) relay.Events {
+	if f == nil {
 		return events
 	}
 	delivered, received, changed := events.BatchDelivered, events.BatchReceived, events.StateChanged
 	events.BatchDelivered = func(b *wal.Batch, records []record.Record, took time.Duration) {
 		delivered(b, records, took)
-		l.passed.Delivered(records)
+		f.passed.Delivered(records)
 	}
 	events.BatchReceived = func(b *wal.Batch) {
 		received(b)
 		if len(b.Rows) > 0 {
-			l.waker.Wake()
+			f.waker.Wake()
 		}
 	}
 	events.StateChanged = func(from, to status.State, reason string) {
 		changed(from, to, reason)
-		l.waker.Wake()
+		f.waker.Wake()
 	}
 	return events
 }
@@ -232,12 +232,12 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 		log.Debug().Str("limit", fmt.Sprintf("%d MiB", a.memoryLimit>>20)).Msg("memory limit taken from the cgroup")
 	}
 	d := &daemon{app: a, cfg: cfg, log: log, notify: a.notifier()}
-	var look *looking
+	var feed *consoleFeed
 	if pages {
-		look = &looking{new(tail.Tail), admin.NewWaker()}
+		feed = &consoleFeed{new(tail.Tail), admin.NewWaker()}
 	}
 	d.spans, settings.Router.Tracer = newExporter(cfg, settings, log)
-	r, shown, err := openPipeline(settings, cfg.OwnShards(), d.maintenance, look, log)
+	r, shown, err := openPipeline(settings, cfg.OwnShards(), d.maintenance, feed, log)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 	d.relay, d.metrics = r, shown.metrics
 	if pages {
 		tools := a.consoleTools(cfg, settings, shown.timings)
-		tools.Audit, tools.Retry, tools.Tail, tools.Waker = log.With().Str("component", "admin").Logger(), r.TryNow, look.passed, look.waker
+		tools.Audit, tools.Retry, tools.Tail, tools.Waker = log.With().Str("component", "admin").Logger(), r.TryNow, feed.passed, feed.waker
 		d.console = admin.NewConsole(d.status, tools, keep)
 	}
 	return d, nil
