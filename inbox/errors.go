@@ -15,7 +15,7 @@ var ErrNoKey = errors.New("the event has no key; cdc-relay sends each record wit
 // back. Its text has the server's words only where they cannot have values of a row.
 type TableError struct {
 	Table  string
-	Action string // claim keys, mark key as dead, prune keys
+	Action string // claim keys, look keys up, mark key as dead, prune keys
 	Code   string // SQLSTATE
 	Err    error  // of the driver
 }

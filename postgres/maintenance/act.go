@@ -22,8 +22,9 @@ const briefLockTimeout = "SET LOCAL lock_timeout = '50ms'; "
 const lockedFor = 10 * time.Second
 
 // Act implements proof.Session. All of it is one transaction: on an error nothing was done,
-// unless the connection was lost, when nobody knows. Rows are locked beforehand only after somebody
-// else was found to have one locked: a row costs the server a third more then.
+// unless the connection was lost, when nobody knows. Unless the work waits for locks, rows are
+// locked beforehand to be archived, and for a while after somebody else was found to have one locked: a
+// row costs the server a third more then.
 func (s *Session) Act(ctx context.Context, rows []proof.Row) (int, error) {
 	s.q.Ctx = ctx
 	if s.work.Archive != nil {
