@@ -120,7 +120,7 @@ func (g *gap) connected(ctx context.Context, cfg relay.Config, slot watch.SlotPo
 	if err != nil {
 		return 0, err
 	}
-	return Compared(cfg, g.origin, slot.Confirmed, known)
+	return compared(cfg, g.origin, slot.Confirmed, known)
 }
 
 // keys are those under which the topic has something of a slot, from a relay with
@@ -146,7 +146,9 @@ func (g *gap) unmade(err error) bool {
 	return g.dryRun && ok && e.Reason == fault.ReasonCheckpointTopic
 }
 
-func Compared(cfg relay.Config, origin wal.Origin, start wal.LSN, known map[string][]byte) (wal.LSN, error) {
+// compared returns the position up to which the checkpoint topic knows of a slot at start, zero where a
+// relay would refuse the two.
+func compared(cfg relay.Config, origin wal.Origin, start wal.LSN, known map[string][]byte) (wal.LSN, error) {
 	end, err := cfg.Resume().ConfirmedUpTo(known, origin, start)
 	refused, slots := errors.AsType[*fault.Error](err)
 	_, topics := errors.AsType[*sink.Error](err)

@@ -7,12 +7,6 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -110,16 +104,5 @@ func (k *keeper) writes(t *testing.T, key, value string) {
 	defer client.Close()
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: k.topic, Key: []byte(key), Value: []byte(value)}).FirstErr(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// A relay waits for the new primary, and the checkpoint is of that one's slot.
-func TestSetup_AcceptsNoGapOnAnOldPrimary(t *testing.T) {
-	origin := wal.Origin{SystemID: "7", Timeline: 1}
-	rec := stored.Position{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
-	cfg := relay.Config{DetectMovedSlot: true, Replication: postgres.Config{Slot: "s", Publication: "p"}}
-	known := map[string][]byte{stored.PromiseKey("somebody", "7", "s"): rec.Encode()}
-	if end, err := setup.Compared(cfg, origin, 310, known); postgres.Reason(err) != fault.ReasonStalePrimary {
-		t.Errorf("connected up to %s, %v", end, err)
 	}
 }
