@@ -24,7 +24,7 @@ type Options struct {
 	Timeout     time.Duration // of all together
 
 	Own     func(context.Context) *status.Status // the status of the relay that has this configuration, or nil
-	RunStep func(what string, step func())       // runs look; it may say what takes long
+	RunStep func(what string, step func())       // runs step; it may say what takes long
 }
 
 // Report is what was found.
@@ -118,7 +118,7 @@ func (d *checker) failed(check string) bool {
 	return slices.ContainsFunc(d.findings, func(f advice.Finding) bool { return f.Check == check && f.Level == advice.Fail })
 }
 
-// Run looks at everything, one room after the other.
+// Run looks at everything: configuration, PostgreSQL, Kafka, checkpoints, work on delivered rows.
 func Run(ctx context.Context, cfg *config.Config, o Options) *Report {
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()

@@ -78,7 +78,7 @@ func newestRows(n int) string {
 // tables compiles the mapping of each table and routes its newest rows.
 func (d *checker) tables(ctx context.Context, tables []preflight.CheckedTable) {
 	routes, err := resolve.New(d.settings.Router)
-	if err != nil { // checkSettings has compiled it already
+	if err != nil { // it was compiled when the configuration was checked
 		d.add("table.mapping", advice.Fail, "correct the configuration", "%v", err)
 		return
 	}
