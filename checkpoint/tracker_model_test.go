@@ -9,17 +9,20 @@ import (
 )
 
 // model is the rule of the package comment, written without any thought for
-// speed: walk the entries from the start and stop at the first pending one.
+// speed: walk the entries from the start and stop at the first pending one, of which a part may be
+// done.
 type model struct {
 	start   wal.LSN
 	entries []Entry
 	done    []bool
+	part    []wal.LSN // parallel to entries: up to where one is done
 }
 
 func (m *model) confirmed() wal.LSN {
 	best := m.start
 	for i, e := range m.entries {
 		if !m.done[i] {
+			best = max(best, m.part[i])
 			break
 		}
 		best = max(best, e.Through)
@@ -71,7 +74,21 @@ func schedule(t *testing.T, seed uint64) {
 		m.done[i] = true
 		check()
 	}
+	finishPart := func() {
+		i := pending[rng.IntN(len(pending))]
+		end := m.start
+		for _, e := range m.entries[:i+1] {
+			end = max(end, e.Through)
+		}
+		through := m.start + wal.LSN(rng.IntN(int(end-m.start)+1))
+		tickets[i].Partial(through, Commit{})
+		m.part[i] = max(m.part[i], through)
+		check()
+	}
 	for range 1 + rng.IntN(300) {
+		if len(pending) > 0 && rng.IntN(8) == 0 {
+			finishPart()
+		}
 		if rng.IntN(3) > 0 {
 			e := Entry{Rows: rng.IntN(4)}
 			e.Bytes = e.Rows * rng.IntN(60)
@@ -85,7 +102,7 @@ func schedule(t *testing.T, seed uint64) {
 				t.Fatalf("seed %d: admitted %v, want %v (%d bytes in, %d more, limit %d)", seed, ok, want, bytes, e.Bytes, limit)
 			}
 			if ok {
-				m.entries, m.done = append(m.entries, e), append(m.done, e.Rows == 0)
+				m.entries, m.done, m.part = append(m.entries, e), append(m.done, e.Rows == 0), append(m.part, 0)
 				if e.Rows > 0 {
 					tickets[len(m.entries)-1] = k
 					pending = append(pending, len(m.entries)-1)
