@@ -119,7 +119,7 @@ func (w *work) tryBack(ctx context.Context) (done bool, err error) {
 	end := func() error { stop(); <-ended; return failed }
 	defer end() //nolint:errcheck // nothing is asked of it any more
 
-	beside, err := provision.OpenNudge(ctx, w.Settings.Replication)
+	beside, err := provision.OpenSlotReader(ctx, w.Settings.Replication)
 	if err != nil {
 		return false, w.ending(ctx, err, end())
 	}
@@ -189,7 +189,7 @@ var errLate = errors.New("the slot is not there in time")
 
 // reach waits until all slots are confirmed up to a position. A stall of zero waits as long as it
 // takes.
-func (w *work) reach(ctx context.Context, beside *provision.Nudge, at wal.LSN, ended <-chan struct{}, stall time.Duration) error {
+func (w *work) reach(ctx context.Context, beside *provision.SlotReader, at wal.LSN, ended <-chan struct{}, stall time.Duration) error {
 	names := make([]string, len(w.state.final))
 	for i, slot := range w.state.final {
 		names[i] = slot.Name

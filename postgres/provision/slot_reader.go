@@ -8,41 +8,42 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// Nudge looks from beside a transaction how far slots are confirmed.
-type Nudge struct{ q postgres.Querier }
+// SlotReader reads how far slots are confirmed, over a connection of its own: beside a transaction that
+// is open.
+type SlotReader struct{ q postgres.Querier }
 
-// OpenNudge connects.
-func OpenNudge(ctx context.Context, cfg postgres.Config) (*Nudge, error) {
+// OpenSlotReader connects.
+func OpenSlotReader(ctx context.Context, cfg postgres.Config) (*SlotReader, error) {
 	q, _, err := postgres.OpenServer(ctx, cfg, false)
 	if err != nil {
 		return nil, err
 	}
-	return &Nudge{q}, nil
+	return &SlotReader{q}, nil
 }
 
 // Close ends the connection.
-func (n *Nudge) Close() { postgres.CloseQuietly(n.q.Conn) }
+func (r *SlotReader) Close() { postgres.CloseQuietly(r.q.Conn) }
 
 // End is the end of the WAL.
-func (n *Nudge) End(ctx context.Context) (wal.LSN, error) {
-	n.q.Ctx = ctx
-	return postgres.WALInserted(n.q)
+func (r *SlotReader) End(ctx context.Context) (wal.LSN, error) {
+	r.q.Ctx = ctx
+	return postgres.WALInserted(r.q)
 }
 
 // Nudge commits something, so that the server writes out what it has and says so to the slots.
-func (n *Nudge) Nudge(ctx context.Context) error {
-	n.q.Ctx = ctx
-	return postgres.Classify("write to the WAL", n.q.Exec("SELECT pg_catalog.pg_current_xact_id()"))
+func (r *SlotReader) Nudge(ctx context.Context) error {
+	r.q.Ctx = ctx
+	return postgres.Classify("write to the WAL", r.q.Exec("SELECT pg_catalog.pg_current_xact_id()"))
 }
 
 // Confirmed are the positions of slots, in the order of their names here.
-func (n *Nudge) Confirmed(ctx context.Context, names []string) ([]wal.LSN, error) {
-	n.q.Ctx = ctx
+func (r *SlotReader) Confirmed(ctx context.Context, names []string) ([]wal.LSN, error) {
+	r.q.Ctx = ctx
 	quoted := make([]string, len(names))
 	for i, name := range names {
 		quoted[i] = postgres.QuoteLiteral(name)
 	}
-	rows, err := n.q.All("SELECT coalesce(s.confirmed_flush_lsn, '0/0') FROM unnest(ARRAY[" + strings.Join(quoted, ", ") +
+	rows, err := r.q.All("SELECT coalesce(s.confirmed_flush_lsn, '0/0') FROM unnest(ARRAY[" + strings.Join(quoted, ", ") +
 		"]::name[]) WITH ORDINALITY n(name, at) LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = n.name ORDER BY n.at")
 	if err != nil {
 		return nil, postgres.Classify("look at the slots", err)
