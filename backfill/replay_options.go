@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/router/resolve"
 	"github.com/cdc-relay/cdc-relay/selection"
@@ -76,9 +77,19 @@ func (o *ReplayOptions) check(settings *relay.Config) (index int, err error) {
 
 // keyFacts are the columns of a row's id and key, as far as SQL can compare them.
 type keyFacts struct {
-	id   string // empty: not known
-	key  string // empty: not known, or the event id
-	none bool   // each row has a key of its own
+	id       string // empty: not known
+	key      string // empty: not known, or the event id
+	fallback string // has the key where key is NULL or empty; empty: no column has
+	none     bool   // each row has a key of its own
+}
+
+// keySQL is the text of a row's key; NULL: it has none.
+func (f *keyFacts) keySQL() string {
+	key := wal.QuoteIdentifier(f.key) + "::text"
+	if f.fallback == "" {
+		return key
+	}
+	return "coalesce(nullif(" + key + ", ''), " + wal.QuoteIdentifier(f.fallback) + "::text)"
 }
 
 // choose decides which rows are meant. It reads none.
@@ -107,9 +118,9 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 		}
 		return ""
 	}
-	r.facts = keyFacts{id: plain("id"), key: plain("key")}
+	r.facts = keyFacts{id: plain("id"), key: plain("key"), fallback: plain(router.KeyFallback)}
 	r.facts.none = explained.Roles["key"] == "" || explained.Roles["key"] == explained.Roles["id"]
-	if explained.Rekeyed != "" {
+	if explained.Rekeyed != "" || explained.Roles[router.KeyFallback] != r.facts.fallback {
 		r.facts.key, r.facts.none = "", false
 	}
 	s := snapshot.Selection{Table: t, Where: r.Options.Where}
@@ -164,16 +175,19 @@ func (r *replay) condition(s *snapshot.Selection) (string, error) {
 			return usage("%s: the mapping makes it of more than a column of table %s; use --where", flag, s.Name)
 		}
 		literals := make([]string, len(values))
-		typ := ""
+		compared, typ := wal.QuoteIdentifier(column), ""
 		for _, c := range s.Shape.Columns {
 			if c.Name == column {
 				typ = c.Type
 			}
 		}
+		if column == r.facts.key && r.facts.fallback != "" {
+			compared, typ = r.facts.keySQL(), "text"
+		}
 		for i, v := range values {
 			literals[i] = postgres.QuoteLiteral(v)
 		}
-		all = append(all, wal.QuoteIdentifier(column)+" = ANY (ARRAY["+strings.Join(literals, ", ")+"]::"+typ+"[])")
+		all = append(all, compared+" = ANY (ARRAY["+strings.Join(literals, ", ")+"]::"+typ+"[])")
 		return nil
 	}
 	if len(r.Options.IDs) > 0 && r.facts.id != "" && !slices.ContainsFunc(s.Shape.Keys, func(key []string) bool { return key[0] == r.facts.id }) {
@@ -219,15 +233,14 @@ func (r *replay) chosen() string {
 
 // ranked are the rows of the chosen keys, each with the number of chosen rows up to it.
 func (r *replay) ranked(s *snapshot.Selection) string {
-	key := wal.QuoteIdentifier(r.facts.key)
-	return fmt.Sprintf(`(SELECT tableoid AS "in", ctid AS "at", %[1]s::text AS "of", coalesce(%[2]s, false) AS "is",
-		pg_catalog.count(*) FILTER (WHERE %[2]s) OVER (PARTITION BY %[1]s::text%[3]s ROWS UNBOUNDED PRECEDING) AS "n"
-		FROM %[4]s WHERE %[1]s::text IN (SELECT %[1]s::text FROM %[4]s WHERE %[2]s)) ranked`,
-		key, "("+r.chosen()+")", s.Order.OrderBy(), s.From())
+	return fmt.Sprintf(`(SELECT tableoid AS "in", ctid AS "at", %[1]s AS "of", coalesce(%[2]s, false) AS "is",
+		pg_catalog.count(*) FILTER (WHERE %[2]s) OVER (PARTITION BY %[1]s%[3]s ROWS UNBOUNDED PRECEDING) AS "n"
+		FROM %[4]s WHERE %[1]s IN (SELECT %[1]s FROM %[4]s WHERE %[2]s)) ranked`,
+		r.facts.keySQL(), "("+r.chosen()+")", s.Order.OrderBy(), s.From())
 }
 
 // completed is the condition of chosen rows and all newer ones of their keys.
 func (r *replay) completed(s *snapshot.Selection) string {
 	return fmt.Sprintf(`(tableoid, ctid) IN (SELECT "in", "at" FROM %s WHERE "n" > 0 UNION ALL SELECT tableoid, ctid FROM %s WHERE %s IS NULL AND (%s))`,
-		r.ranked(s), s.From(), wal.QuoteIdentifier(r.facts.key), r.chosen())
+		r.ranked(s), s.From(), r.facts.keySQL(), r.chosen())
 }

@@ -38,6 +38,12 @@ type Explanation struct {
 	ID record.IDColumn
 }
 
+// whereEmpty follows the name of a role in that of its fallback.
+const whereEmpty = " where that is empty"
+
+// KeyFallback is the role of the column that has the key where the key's own is NULL or empty.
+const KeyFallback = "key" + whereEmpty
+
 // compiler collects the sources and errors of one plan.
 type compiler struct {
 	of    *mapping
@@ -339,7 +345,7 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 		case c.reads(spec):
 			e.Roles[preset.Role(r).String()] = spec
 			if other := c.fallback(s, preset.Role(r)); other != "" {
-				e.Roles[preset.Role(r).String()+" where that is empty"] = other
+				e.Roles[preset.Role(r).String()+whereEmpty] = other
 			}
 		case c.rel.IsMessages() && spec == memberOf(preset.Role(r)):
 			// where the member would be; nobody has set it
