@@ -18,7 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Key finds, for a table, the column that the record's key is made of.
+// Key finds, for a table, the column that the record's key is made of. A key of two columns, of which one
+// stands in for the other, is no column's: rows of it would be in two shards.
 func Key(cfg router.Config) func(*wal.Relation) (string, error) {
 	return func(rel *wal.Relation) (string, error) {
 		routes, err := router.New(cfg) // one of its own: a router is used by one goroutine
@@ -28,6 +29,9 @@ func Key(cfg router.Config) func(*wal.Relation) (string, error) {
 		found, err := routes.Pin(rel)
 		if err != nil {
 			return "", &relay.ConfigError{Err: err}
+		}
+		if other := found.Roles[router.KeyFallback]; other != "" {
+			return found.Roles["key"] + ", else " + other, nil
 		}
 		return cmp.Or(found.Rekeyed, found.Roles["key"]), nil
 	}

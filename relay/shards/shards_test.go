@@ -83,6 +83,28 @@ func TestKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 	}
 }
 
+// A preset may take the key from a second column where the first one is empty. Neither of the two divides the rows:
+// of one key some would be in the shard of NULL.
+func TestKey_IsNoColumnWhereTwoHaveIt(t *testing.T) {
+	text := func(names ...string) *wal.Relation {
+		rel := &wal.Relation{Namespace: "public", Name: "outbox", Columns: []wal.Column{{Name: "id", Type: 20, TypeName: "int8"}}}
+		for _, name := range names {
+			rel.Columns = append(rel.Columns, wal.Column{Name: name, Type: 25, TypeName: "text"})
+		}
+		return rel
+	}
+	for want, rel := range map[string]*wal.Relation{
+		"partition_key":                    text("topic", "partition_key", "payload"),
+		"aggregate_id":                     text("topic", "aggregate_id", "payload"),
+		"partition_key, else aggregate_id": text("topic", "partition_key", "aggregate_id", "payload"),
+	} {
+		key, err := Key(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outboxd"}}})(rel)
+		if err != nil || key != want {
+			t.Errorf("%q, %v; want %q", key, err, want)
+		}
+	}
+}
+
 type (
 	partingLedger struct {
 		promise.Ledger
