@@ -2,6 +2,7 @@ package cutover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -81,8 +83,7 @@ func (w *work) study(ctx context.Context, next step) error {
 		if err := t.chooseMarks(w.Options.Marks); err != nil {
 			return err
 		}
-		err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return w.studyTable(q, t) })
-		if err != nil {
+		if err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return w.studyTable(q, t) }); err != nil {
 			return err
 		}
 	}
@@ -93,7 +94,8 @@ func (w *work) study(ctx context.Context, next step) error {
 }
 
 func (w *work) studyTable(q postgres.Querier, t *polled) error {
-	if err := t.checkColumns(q); err != nil {
+	// New rows of a partition that is in no stream would be marked, and sent by nobody.
+	if err := errors.Join(catalog.RefuseUndecoded(q, t.Name, t.OID), t.checkColumns(q)); err != nil {
 		return err
 	}
 	for i := range t.marks {

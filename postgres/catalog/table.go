@@ -78,6 +78,32 @@ func (t *TableRow) Decodable(table wal.Table) error {
 	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + table.String(), Err: errors.New(cause), Hint: hint}
 }
 
+// Undecoded is a partition whose rows never reach a stream.
+type Undecoded struct{ Name, Kind string } // the name as SQL
+
+// ReadUndecoded reads those of a table.
+func ReadUndecoded(q postgres.Querier, table uint32) (all []Undecoded, err error) {
+	rows, err := q.All(fmt.Sprintf(`SELECT pg_catalog.format('%%I.%%I', n.nspname, l.relname), CASE l.relkind WHEN 'f' THEN 'a foreign table' ELSE 'UNLOGGED' END
+		FROM pg_catalog.pg_partition_tree(%d) tree JOIN pg_catalog.pg_class l ON l.oid = tree.relid JOIN pg_catalog.pg_namespace n ON n.oid = l.relnamespace
+		WHERE tree.isleaf AND (l.relkind = 'f' OR l.relpersistence <> 'p') ORDER BY 1`, table))
+	for _, row := range rows {
+		all = append(all, Undecoded{row[0].Text, row[1].Text})
+	}
+	return all, err
+}
+
+// RefuseUndecoded refuses a table that has such partitions.
+func RefuseUndecoded(q postgres.Querier, table wal.Table, oid uint32) error {
+	found, err := ReadUndecoded(q, oid)
+	if err != nil || len(found) == 0 {
+		return postgres.Classify("look at the partitions of table "+table.String(), err)
+	}
+	return &fault.Error{
+		Kind: fault.KindRefused, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + table.String(),
+		Err: fmt.Errorf("partition %s is %s: its rows are not in the WAL", found[0].Name, found[0].Kind), Hint: "make it an ordinary table, or detach it",
+	}
+}
+
 // readDecodable is ReadTable for a table that has to be there and to reach a stream.
 func readDecodable(q postgres.Querier, cfg postgres.Config, table wal.Table) (*TableRow, error) {
 	t, err := ReadTable(q, table)

@@ -284,20 +284,11 @@ func mentions(expression, column string) bool {
 }
 
 func (c *checker) checkLeaves(t *catalog.TableRow, table wal.Table) error {
-	rows, err := c.q.All(fmt.Sprintf(`SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(l.relname), l.relkind = 'f'
-		FROM pg_catalog.pg_partition_tree(%d) tree JOIN pg_catalog.pg_class l ON l.oid = tree.relid JOIN pg_catalog.pg_namespace n ON n.oid = l.relnamespace
-		WHERE tree.isleaf AND (l.relkind = 'f' OR l.relpersistence <> 'p') ORDER BY 1`, t.OID))
-	if err != nil {
-		return err
+	found, err := catalog.ReadUndecoded(c.q, t.OID)
+	for _, p := range found {
+		c.add("table", advice.Fail, "make it an ordinary table: its rows are not in the WAL", "partition %s of %s is %s", p.Name, table, p.Kind)
 	}
-	for _, row := range rows {
-		kind := "UNLOGGED"
-		if row[1].Text == "t" {
-			kind = "a foreign table"
-		}
-		c.add("table", advice.Fail, "make it an ordinary table: its rows are not in the WAL", "partition %s of %s is %s", row[0].Text, table, kind)
-	}
-	return nil
+	return err
 }
 
 // checkIdentity looks for the trap of a publication, ours or another, that
