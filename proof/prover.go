@@ -49,7 +49,7 @@ type Records interface {
 type Config struct {
 	Table     uint32      // OID, of a partitioned table that of its root
 	Slots     []string    // of the configuration: one, or that of each shard
-	Others    []string    // slots of other pipelines on the table; their positions are believed
+	Others    []string    // slots of other pipelines on the table; their positions are believed, unless rows before them are unsent
 	Positions stored.Kind // that the relay keeps
 
 	// Skipped: rows that were rejected are left out (relay.on_reject: skip), and nobody knows

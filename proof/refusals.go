@@ -26,7 +26,7 @@ type Kept struct {
 	Delivered map[string]wal.LSN
 
 	// Before is, by slot, what is known of the table's rows before the slot. It is read
-	// together with Delivered, or after it.
+	// together with Delivered, or after it. It has also what the topic has of other pipelines' slots.
 	Before map[string]stored.BeforeSlot
 }
 
@@ -95,12 +95,20 @@ func (c *Config) checkKept(on wal.Lineage, slots []Slot, kept *Kept) error {
 			return c.unknown(name, err)
 		}
 	}
+	for _, name := range c.Others {
+		if rec, found := kept.Before[name]; found && rec.OID == c.Table && !rec.Before.Known() {
+			return refuse(fault.ReasonBeforeSlotUnknown, subject(name), "with the configuration of that pipeline, send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)",
+				"whether its pipeline has delivered the rows from before it is not known: %w", errUnsent)
+		}
+	}
 	return nil
 }
 
 func (c *Config) unknown(slot string, err error) error {
 	return refuse(fault.ReasonBeforeSlotUnknown, subject(slot), "send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)", "whether rows from before it are delivered is not known: %w", err)
 }
+
+var errUnsent = errors.New("nobody has sent or declared them, or a change of the publication or the table has left rows out of the stream since")
 
 // Before explains why nothing is known of the rows before a slot; nil: they are delivered.
 func (c *Config) Before(kept *Kept, slot string, confirmed wal.LSN) error {
@@ -122,7 +130,7 @@ func (c *Config) Before(kept *Kept, slot string, confirmed wal.LSN) error {
 		}
 	}
 	if !rec.Before.Known() {
-		return errors.New("nobody has sent or declared them, or a change of the publication or the table has left rows out of the stream since")
+		return errUnsent
 	}
 	return nil
 }

@@ -111,6 +111,9 @@ func TestCheckKept_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 		"a slot without a position": {func(k *Kept) { delete(k.Delivered, "a") }, fault.ReasonBeforeSlotUnknown},
 		"a slot without a record":   {func(k *Kept) { delete(k.Before, "a") }, fault.ReasonBeforeSlotUnknown},
 		"rows that nobody sent":     {record(func(b *stored.BeforeSlot) { b.Before = stored.BeforeUnknown }), fault.ReasonBeforeSlotUnknown},
+		"rows of another pipeline": {func(k *Kept) {
+			k.Before["else"] = stored.BeforeSlot{System: "1", Timeline: 3, Slot: "else", OID: 7, Before: stored.BeforeUnknown, Point: 80, Positions: stored.Checkpoints}
+		}, fault.ReasonBeforeSlotUnknown},
 		"another table":             {record(func(b *stored.BeforeSlot) { b.OID = 8 }), fault.ReasonBeforeSlotUnknown},
 		"another slot":              {record(func(b *stored.BeforeSlot) { b.Slot = "a" }), fault.ReasonBeforeSlotUnknown},
 		"a record of elsewhere":     {record(func(b *stored.BeforeSlot) { b.System = "2" }), fault.ReasonBeforeSlotUnknown},

@@ -264,6 +264,30 @@ func TestRetention_TwoSlotsTakeTheLeast(t *testing.T) {
 	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", other)
 }
 
+// Another pipeline got its slot after these rows, as one that lost its slot does: this relay has delivered them, and
+// that one has not.
+func TestRetention_KeepsWhatAnotherPipelineHasNotSent(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.keepsHouse(t, "delete", "")
+	k.setUp(t, "")
+	k.runs(t, 3)
+	k.age(t, "2h")
+	other := *k
+	other.life = &life{db: k.db, brokers: k.brokers, env: append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_POSTGRES_SLOT="+k.slot+"_other")}
+	invoke(t, other.env, "setup").want(t, exitOK, "", "")
+	_, stop := k.streams(t)
+	defer stop()
+	_, end := other.streams(t)
+	defer end()
+	k.env = append(k.env, "CDC_RELAY_MAINTENANCE_ALSO_WAIT_FOR="+k.slot+"_other")
+	invoke(t, k.env, "retention").want(t, exitRefused, `slot "`+k.slot+`_other"`, "")
+	invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason before_slot_unknown)")
+	k.left(t, 3)
+	invoke(t, other.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 3 rows", "")
+}
+
 func queryText(t *testing.T, db *harness.Database, sql string) string {
 	t.Helper()
 	return harness.Query[string](t, db, sql)

@@ -226,6 +226,8 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 		if found {
 			kept.Delivered[slot] = limit
 		}
+	}
+	for _, slot := range slices.Concat(r.Slots(), r.others) {
 		value := r.keys.get(stored.BeforeSlotKey(kept.Here.SystemID, slot, t.OID))
 		if value == nil {
 			continue
