@@ -44,6 +44,10 @@ func (p *Policy) refusals(s *maintenance.Survey, index string) (all []error) {
 		all = append(all, p.Refuse(fault.ReasonReplicaIdentity, "have the publication send inserts alone (publish = 'insert'), or run: ALTER TABLE "+p.Table.SQL()+" REPLICA IDENTITY FULL",
 			"publication %s sends deletes, and the table has no replica identity: PostgreSQL refuses a delete", strings.Join(s.NoIdentity, ", ")))
 	}
+	if len(s.Cascades) > 0 {
+		all = append(all, p.Refuse(fault.ReasonConfiguration, "drop the constraint, or make it without ON DELETE CASCADE",
+			"foreign key %s has each row that goes take others with it, delivered or not", strings.Join(s.Cascades, ", ")))
+	}
 	all = append(all, p.Unsent(s)...)
 	if p.Then == Archive {
 		all = append(all, p.archiveRefusals(s)...)

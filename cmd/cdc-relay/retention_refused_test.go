@@ -89,6 +89,36 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 3 rows", "")
 }
 
+// A row that goes takes no other one with it: that one may be young, and its dead letter may wait.
+func TestRetention_RefusesACascadeToRowsThatAreSent(t *testing.T) {
+	t.Parallel()
+	k, stop := housekeeper(t, 3, "delete", "")
+	defer stop()
+	k.db.Exec(t, `ALTER TABLE outbox ADD caused_by uuid REFERENCES outbox ON DELETE CASCADE`)
+	k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, caused_by) SELECT 'order', 'young', 'x', '{}', id FROM outbox`)
+	k.refusesRetention(t, exitUsage, "", "foreign key outbox_caused_by_fkey of public.outbox has each row that goes take others with it")
+	k.db.Exec(t, `CREATE TABLE orders (event uuid PRIMARY KEY REFERENCES outbox ON DELETE CASCADE);
+		ALTER TABLE outbox DROP CONSTRAINT outbox_caused_by_fkey, ADD CONSTRAINT by_order FOREIGN KEY (caused_by) REFERENCES orders ON DELETE CASCADE NOT VALID`)
+	k.refusesRetention(t, exitUsage, "", "foreign key by_order of public.outbox")
+	k.db.Exec(t, `ALTER TABLE outbox DROP CONSTRAINT by_order`)
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 3 rows", "")
+	k.left(t, 3)
+}
+
+// An archive that refers to the table loses each row that comes to it.
+func TestRetention_RefusesACascadeToTheArchive(t *testing.T) {
+	t.Parallel()
+	k, stop := housekeeper(t, 3, "archive, archive_table: public.archive", "")
+	defer stop()
+	k.db.Exec(t, `CREATE TABLE archive (LIKE outbox, FOREIGN KEY (id) REFERENCES outbox ON DELETE CASCADE)`)
+	invoke(t, k.env, "retention", "--once").want(t, exitUsage, "archived 0 rows", "foreign key archive_id_fkey of public.archive")
+	k.db.Exec(t, `ALTER TABLE archive DROP CONSTRAINT archive_id_fkey`)
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "archived 3 rows", "")
+	if n := harness.Query[int64](t, k.db, "SELECT count(*) FROM archive"); n != 3 {
+		t.Errorf("the archive has %d rows", n)
+	}
+}
+
 func TestRetention_NeedsAnIndexInALargeTable(t *testing.T) {
 	t.Parallel()
 	k, stop := housekeeper(t, 3, "delete", "")

@@ -31,6 +31,7 @@ type Survey struct {
 
 	Triggers    []string // that a delete fires
 	ForeignKeys []string // of other tables, that a delete looks into
+	Cascades    []string // foreign keys by which a delete takes rows of published tables, or of the archive, with it
 	NoIdentity  []string // publications for which a delete fails: they publish deletes, and the table has no replica identity
 	Deletes     []string // publications that publish deletes of it
 
@@ -132,7 +133,7 @@ func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Tabl
 	s.session.q.Ctx = ctx
 	var found *Survey
 	err := whileDropped(func() (err error) {
-		if found, err = s.table(table, publications); err == nil && archive != nil {
+		if found, err = s.table(table, archive, publications); err == nil && archive != nil {
 			found.Archive, err = s.archive(found.OID, *archive, publications)
 		}
 		return err
@@ -212,7 +213,7 @@ func (s *Surveyor) sent(t *Survey, publications []string) []question {
 // countedRows is up to where the rows are counted of a table that nobody has analysed yet.
 const countedRows = 200_000
 
-func (s *Surveyor) table(table wal.Table, publications []string) (*Survey, error) {
+func (s *Surveyor) table(table wal.Table, archive *wal.Table, publications []string) (*Survey, error) {
 	row, err := s.session.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence = 'p', (CASE WHEN c.reltuples > 0 AND c.relpages > 0 THEN c.reltuples / c.relpages * pages.n ELSE -1 END)::bigint, current_user,
 			has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_any_column_privilege(c.oid, 'UPDATE'),
 			EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
@@ -242,7 +243,7 @@ func (s *Surveyor) table(table wal.Table, publications []string) (*Survey, error
 		}
 		t.Rows = *row.Bigint("rows", 0)
 	}
-	questions := append(s.sent(t, publications), columnsOf(t.OID, &t.Columns))
+	questions := append(s.sent(t, publications), columnsOf(t.OID, &t.Columns), cascades(t, archive, publications))
 	for _, list := range []struct {
 		into *[]string
 		sql  string
@@ -308,6 +309,19 @@ func (s *Surveyor) archive(oid uint32, archive wal.Table, publications []string)
 		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE t.isleaf AND (c.relkind <> 'r' OR c.relpersistence <> 'p') ORDER BY 1`, of), listed(&a.Unlogged)},
 		{fmt.Sprintf("SELECT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) UNION SELECT p.pubname "+publishing+
 			" WHERE pt.relid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)), listed(&a.Publications)}})
+}
+
+// cascades follows ON DELETE CASCADE from table to table.
+func cascades(t *Survey, archive *wal.Table, publications []string) question {
+	isArchive := "false"
+	if archive != nil {
+		isArchive = fmt.Sprintf("n.nspname = %s AND c.relname = %s", postgres.QuoteLiteral(archive.Schema), postgres.QuoteLiteral(archive.Name))
+	}
+	return question{fmt.Sprintf(`WITH RECURSIVE taken AS (SELECT k.oid, k.conname, k.conrelid FROM pg_catalog.pg_constraint k WHERE k.contype = 'f' AND k.confdeltype = 'c' AND k.confrelid = %[1]d
+			UNION SELECT k.oid, k.conname, k.conrelid FROM taken JOIN pg_catalog.pg_constraint k ON k.contype = 'f' AND k.confdeltype = 'c' AND k.confrelid = taken.conrelid)
+		SELECT pg_catalog.format('%%s of %%s.%%s', taken.conname, n.nspname, c.relname) FROM taken
+		JOIN pg_catalog.pg_class c ON c.oid = taken.conrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE %[2]s OR c.oid IN (SELECT pt.relid %[3]s WHERE p.pubname = ANY (%[4]s)) ORDER BY 1`, t.OID, isArchive, publishing, namesSQL(publications)), listed(&t.Cascades)}
 }
 
 func namesSQL(names []string) string {
