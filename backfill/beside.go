@@ -281,6 +281,8 @@ func (r *replay) besideOrder() string {
 		return "the records land after those of newer rows of their keys, in order among themselves"
 	case p.undelivered.text() != "":
 		return p.undelivered.step()
+	case p.sharing != "":
+		return p.shares() + ": use --to-topic or --accept-order"
 	case p.unknown:
 		return "nobody can tell whether the keys have newer rows: use --to-topic or --accept-order"
 	case p.newerRows > 0:
@@ -297,6 +299,8 @@ func (r *replay) besideRefusal() error {
 		return nil
 	case p.undelivered.refusal(&r.Options) != nil:
 		return p.undelivered.refusal(&r.Options)
+	case p.sharing != "":
+		return progress.Refuse(errors.New(p.shares()), "use --to-topic or --accept-order")
 	case (p.unknown || p.newerRows > 0) && r.Options.ToTopic == "" && !r.Options.AcceptOrder:
 		return progress.Refuse(errors.New("the records would land after newer ones of their keys"), "use --to-topic or --accept-order")
 	case p.rejected > 0 && r.Settings.OnReject != relay.SkipOnReject:

@@ -83,6 +83,22 @@ type keyFacts struct {
 	none     bool   // each row has a key of its own
 }
 
+func keyFactsOf(explained *router.Explanation, t *snapshot.Table) keyFacts {
+	plain := func(role string) string {
+		column := explained.Roles[role]
+		if slices.ContainsFunc(t.Shape.Columns, func(c snapshot.Column) bool { return c.Name == column }) {
+			return column
+		}
+		return ""
+	}
+	f := keyFacts{id: plain("id"), key: plain("key"), fallback: plain(router.KeyFallback)}
+	f.none = explained.Roles["key"] == "" || explained.Roles["key"] == explained.Roles["id"]
+	if explained.Rekeyed != "" || explained.Roles[router.KeyFallback] != f.fallback {
+		f.key, f.none = "", false
+	}
+	return f
+}
+
 // keySQL is the text of a row's key; NULL: it has none.
 func (f *keyFacts) keySQL() string {
 	key := wal.QuoteIdentifier(f.key) + "::text"
@@ -111,18 +127,7 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 	if err != nil {
 		return &relay.ConfigError{Err: err}
 	}
-	plain := func(role string) string {
-		column := explained.Roles[role]
-		if slices.ContainsFunc(t.Shape.Columns, func(c snapshot.Column) bool { return c.Name == column }) {
-			return column
-		}
-		return ""
-	}
-	r.facts = keyFacts{id: plain("id"), key: plain("key"), fallback: plain(router.KeyFallback)}
-	r.facts.none = explained.Roles["key"] == "" || explained.Roles["key"] == explained.Roles["id"]
-	if explained.Rekeyed != "" || explained.Roles[router.KeyFallback] != r.facts.fallback {
-		r.facts.key, r.facts.none = "", false
-	}
+	r.facts = keyFactsOf(explained, t)
 	s := snapshot.Selection{Table: t, Where: r.Options.Where}
 	if s.Order, err = t.Shape.Choose(r.Options.Order); err != nil {
 		return usage("--order: table %s: %w", t.Name, err)

@@ -33,6 +33,7 @@ type replayPlan struct {
 	unknown     bool // nobody can tell which rows are newer
 	absent      int  // ids without a row
 	undelivered undelivered
+	sharing     string // table with rows of a chosen key in a topic of chosen rows; empty: none has
 }
 
 // survey reads the chosen rows, and routes them.
@@ -44,6 +45,9 @@ func (r *replay) survey(ctx context.Context, w *work) error {
 	}
 	r.readUndelivered(ctx, w)
 	if err := r.route(ctx, w); err != nil {
+		return err
+	}
+	if err := r.findSharing(ctx, w); err != nil {
 		return err
 	}
 	if n := len(r.Options.IDs); n > 0 && !r.Options.CompleteKeys {
@@ -172,6 +176,8 @@ func (r *replay) order() string {
 		return "the records land after newer ones of their keys, also of a running relay"
 	case p.undelivered.text() != "":
 		return p.undelivered.step()
+	case p.sharing != "":
+		return p.shares() + ": use --to-topic or --accept-order"
 	case r.Options.CompleteKeys:
 		return "each key ends with its newest row; the relay has to be stopped meanwhile"
 	case p.unknown:
@@ -194,6 +200,8 @@ func (r *replay) refusal() error {
 		return nil
 	case p.undelivered.text() != "":
 		return p.undelivered.refusal(&r.Options)
+	case p.sharing != "":
+		return progress.Refuse(errors.New(p.shares()), "use --to-topic or --accept-order")
 	case r.Options.CompleteKeys:
 		return nil
 	case p.unknown || p.newerRows > 0:
