@@ -307,12 +307,16 @@ func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 		s.Columns = append(s.Columns, Column{Name: r[0].Text, Type: r[1].Text, Nullable: r[2].Text == "t", Sequence: r[3].Text == "t", Default: r[4].Text, Number: r[5].Text, Collation: r[6].Text})
 		number[r[5].Text] = r[0].Text
 	}
-	// An index whose check is put off lets equal rows be seen; one with NULLs has equal ones.
+	// An index whose check is put off lets equal rows be seen; one with NULLs has equal ones, and so may one with another
+	// collation than its column, where that takes texts for equal which differ.
 	rows, err = q.All(fmt.Sprintf(`SELECT i.indexrelid, k.attnum FROM pg_catalog.pg_index i,
 			LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, n)
 		WHERE i.indrelid = %[1]d AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND k.n <= i.indnkeyatts
 			AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a, unnest(i.indkey::int2[]) WITH ORDINALITY m(attnum, n)
 				WHERE m.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = m.attnum AND NOT %[2]s)
+			AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation AND NOT c.collisdeterministic,
+				unnest(i.indkey::int2[], i.indcollation::oid[]) WITH ORDINALITY m(attnum, coll, n)
+				WHERE m.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = m.attnum AND m.coll <> a.attcollation)
 		ORDER BY i.indisprimary DESC, i.indnkeyatts, i.indexrelid, k.n`, t.OID, catalog.NotNull))
 	if err != nil {
 		return s, postgres.Classify(op, err)

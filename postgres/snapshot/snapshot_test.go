@@ -277,6 +277,30 @@ func TestWithin_ComparesByTheColumnsCollation(t *testing.T) {
 	}
 }
 
+// A unique index tells rows apart that the order takes for equal, if its collation is another one than the column's.
+func TestRead_GoesOnBehindARowThatIsEqualInTheOrder(t *testing.T) {
+	db := harness.Postgres(t)
+	db.Exec(t, `CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`)
+	for collation, total := range map[string]bool{"any_case": true, `"C"`: false} {
+		db.Exec(t, `DROP TABLE IF EXISTS words; CREATE TABLE words (id text COLLATE any_case NOT NULL); CREATE UNIQUE INDEX ON words (id COLLATE `+collation+`)`)
+		db.Exec(t, `INSERT INTO words VALUES ('a'), ('b')`)
+		if !total {
+			db.Exec(t, `INSERT INTO words VALUES ('A')`)
+		}
+		h, s := chosen(t, db, "words")
+		if s.Order.Total != total {
+			t.Errorf("%s: total is %t", collation, s.Order.Total)
+		}
+		ids, places := read(t, h, s, nil, nil)
+		rest, _ := read(t, h, s, places[0], nil)
+		for _, id := range ids[1:] {
+			if !slices.Contains(rest, id) {
+				t.Errorf("%s: row %s comes behind row %s, and is left out", collation, id, ids[0])
+			}
+		}
+	}
+}
+
 // chosen begins a snapshot, and chooses the order in which the rows of a table are read.
 func chosen(t *testing.T, db *harness.Database, name string) (*Holder, *Selection) {
 	t.Helper()
