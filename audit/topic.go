@@ -192,14 +192,14 @@ func (w *work) letters(ctx context.Context, scanner *topics.Scanner) error {
 		table := &waiting.Table{Name: s.Name, OID: s.OID, ID: s.id, Others: w.settings.Replication.Tables, Messages: w.settings.Replication.Messages}
 		held := set.Of(table)
 		discarded, more := set.Discarded(table)
-		of[i] = match.Letters{Waiting: w.hashed(held.IDs), Every: held.Any(), Discarded: w.hashed(discarded)}
+		of[i] = match.Letters{Waiting: w.hashed(held.IDs), Unnamed: held.Unnamed(), Discarded: w.hashed(discarded)}
 		full, every = full || more, every || held.Any()
 	}
 	if full {
 		w.limit("more dead letters were discarded than can be held against the rows: the row of one that is left out counts as missing")
 	}
 	if every {
-		w.limit("a dead letter that waits does not name its row, or names it by another column than the mapping has now: every row of its table without a record may be the one that it is of")
+		w.limit("a dead letter that waits does not name its row, or names it by another column than the mapping has now: one row of its table without a record counts as waiting for each such letter, and which one it is of is not known")
 	}
 	w.match.Letters(of)
 	return nil

@@ -144,7 +144,7 @@ func (m *Match) Record(r *Record) error {
 // Letters are the dead letters of a table.
 type Letters struct {
 	Waiting   map[ID]struct{}
-	Every     bool // one that waits may be of any row
+	Unnamed   int // that wait, each of one row of which nobody knows which it is
 	Discarded map[ID]struct{}
 }
 
@@ -306,7 +306,7 @@ func (m *Match) row(row *Row, own []Record) error {
 	s := seen{Row: *row}
 	if len(own) == 0 {
 		letters := &m.letters[row.Table]
-		if _, waits := letters.Waiting[row.ID]; waits || letters.Every {
+		if _, waits := letters.Waiting[row.ID]; waits {
 			m.find(&s, Waiting, 0)
 			return nil
 		}
@@ -457,6 +457,9 @@ func (m *Match) lacks(at *group, s *seen) {
 		m.find(s, Gone, 0)
 	case table.BeforeUnknown && (table.NoOrder || first == 0 || s.Number < first):
 		m.find(s, BeforeSlot, 0)
+	case m.letters[s.Table].Unnamed > 0:
+		m.letters[s.Table].Unnamed--
+		m.find(s, Waiting, 0)
 	default:
 		m.find(s, Missing, 0)
 	}

@@ -38,7 +38,7 @@ type world struct {
 	records []plainRecord
 	letters map[string]bool
 	discard map[string]bool
-	every   bool
+	unnamed int
 	lsn     bool
 }
 
@@ -47,9 +47,9 @@ func newWorld(seed uint64) *world {
 	some := func() bool { return rng.IntN(2) == 0 }
 	w := &world{
 		rng: rng, cfg: Config{Once: some()}, letters: make(map[string]bool), discard: make(map[string]bool), lsn: some(), names: []string{"a", "b"},
-		table:  Table{Ordered: some(), BeforeUnknown: some(), OwnPartitions: some()},
-		topics: []Topic{{Compacted: some(), Removed: some(), Horizon: uint32(rng.IntN(40))}, {}},
-		every:  rng.IntN(20) == 0,
+		table:   Table{Ordered: some(), BeforeUnknown: some(), OwnPartitions: some()},
+		topics:  []Topic{{Compacted: some(), Removed: some(), Horizon: uint32(rng.IntN(40))}, {}},
+		unnamed: max(0, rng.IntN(23)-19),
 	}
 	w.table.NoOrder = !w.table.Ordered && some()
 	offsets := map[string]int{}
@@ -130,7 +130,7 @@ func (w *world) say() Counts {
 		if len(own) > 0 && first == 0 {
 			first = row.number
 		}
-		if len(own) == 0 && (w.every || w.letters[row.id]) {
+		if len(own) == 0 && w.letters[row.id] {
 			c.By[Waiting]++
 			continue
 		}
@@ -242,6 +242,12 @@ func (w *world) say() Counts {
 			}
 		}
 	}
+	if n := min(int64(w.unnamed), c.By[Missing]); n > 0 { // each is of one row, and nobody knows which
+		c.By[Waiting] += n
+		if c.By[Missing] -= n; c.By[Missing] == 0 {
+			delete(c.By, Missing)
+		}
+	}
 	return c
 }
 
@@ -282,7 +288,7 @@ func (w *world) judged(t *testing.T, dir string, memory int) Counts {
 		}
 		return ids
 	}
-	m.Letters([]Letters{{Waiting: hashed(w.letters), Every: w.every, Discarded: hashed(w.discard)}})
+	m.Letters([]Letters{{Waiting: hashed(w.letters), Unnamed: w.unnamed, Discarded: hashed(w.discard)}})
 	found := make(map[Verdict]int64)
 	counts, err := m.Finish([]Table{w.table}, w.topics, func(f Finding) { found[f.Verdict]++ })
 	if err != nil {
@@ -447,6 +453,22 @@ func TestMatch_TellsTheTablesOfAnIDApart(t *testing.T) {
 		if err != nil || !maps.Equal(got.By, tt.want) || got.Proven != tt.proven || got.Extra != tt.extra {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, tt.want)
 		}
+	}
+}
+
+// A letter that does not name its row is of one row: the others that lack a record are missing.
+func TestMatch_TakesOneRowForWaitingByALetterWithoutAName(t *testing.T) {
+	h, m := NewHasher(), New(Config{})
+	defer m.Close()
+	for n := range 3 {
+		if err := m.Row(&Row{ID: h.ID(fmt.Append(nil, n)), Content: h.Content(nil, fmt.Append(nil, n), nil), Number: uint64(n + 1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Letters([]Letters{{Unnamed: 1}})
+	got, err := m.Finish(make([]Table, 1), make([]Topic, 1), func(Finding) {})
+	if want := map[Verdict]int64{Waiting: 1, Missing: 2}; err != nil || !maps.Equal(got.By, want) {
+		t.Errorf("%+v, %v; want %v", got, err, want)
 	}
 }
 

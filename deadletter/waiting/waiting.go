@@ -157,8 +157,11 @@ type Held struct {
 	FormerSource string // that of one of these
 }
 
-// Any reports whether a letter may be of any row.
-func (h *Held) Any() bool { return h.Stripped+h.Earlier+h.Other > 0 }
+// Unnamed is how many letters may be of any row.
+func (h *Held) Unnamed() int { return h.Stripped + h.Earlier + h.Other }
+
+// Any reports whether there is such a letter.
+func (h *Held) Any() bool { return h.Unnamed() > 0 }
 
 // Of are the letters of a table.
 func (s *Set) Of(t *Table) Held {
