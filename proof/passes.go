@@ -25,7 +25,7 @@ type Passes struct {
 // batch is rows that were named together.
 type batch struct {
 	rows   []Row
-	fence  wal.LSN // read after them
+	fence  wal.LSN
 	wait   wait
 	proven bool
 	free   []Row // of the rows that are proven, those that no letter waits for
@@ -71,13 +71,9 @@ func (p *Passes) name(ctx context.Context, s Session) (bool, error) {
 	if p.ended || p.rows > 0 && p.rows >= p.ahead {
 		return false, nil
 	}
-	rows, err := s.Name(ctx)
+	rows, fence, err := s.Name(ctx)
 	if err != nil || len(rows) == 0 {
 		p.ended = true
-		return false, err
-	}
-	fence, err := s.Fence(ctx) // after the rows
-	if err != nil {
 		return false, err
 	}
 	p.batches = append(p.batches, &batch{rows: rows, fence: fence})

@@ -25,18 +25,14 @@ func (s *table) note(text string, args ...any) { s.story = append(s.story, fmt.S
 
 func (s *table) Lineage() wal.Lineage { return wal.Lineage{SystemID: "1", Timeline: 1} }
 
-func (s *table) Name(context.Context) ([]Row, error) {
+func (s *table) Name(context.Context) ([]Row, wal.LSN, error) {
 	if s.named == s.batches {
-		return nil, nil
+		return nil, 0, nil
 	}
 	s.named++
 	s.note("name %d", s.named)
-	return []Row{{XMin: uint32(s.named)}, {XMin: uint32(s.named)}}, nil
-}
-
-func (s *table) Fence(context.Context) (wal.LSN, error) {
 	s.fences = append(s.fences, time.Now())
-	return wal.LSN(len(s.fences)), nil
+	return []Row{{XMin: uint32(s.named)}, {XMin: uint32(s.named)}}, wal.LSN(len(s.fences)), nil
 }
 
 func (s *table) Slots(context.Context, []string) ([]Slot, error) {

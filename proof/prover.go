@@ -17,12 +17,10 @@ type Session interface {
 	// Lineage is that of the server, as the connection was opened.
 	Lineage() wal.Lineage
 
-	// Name selects versions that are committed, in a transaction of its own. No rows: there
-	// is nothing to do.
-	Name(ctx context.Context) ([]Row, error)
-
-	// Fence is the insert position of the WAL, without the header of a page that holds nothing.
-	Fence(ctx context.Context) (wal.LSN, error)
+	// Name selects versions that are committed, in a transaction of its own. After that it reads the
+	// fence: the insert position of the WAL, without the header of a page that holds nothing. No rows:
+	// there is nothing to do.
+	Name(ctx context.Context) (rows []Row, fence wal.LSN, err error)
 
 	// Slots shows those of the names that exist.
 	Slots(ctx context.Context, names []string) ([]Slot, error)

@@ -166,4 +166,4 @@ func TestPass_AsksForNothingThatItDoesNotNeed(t *testing.T) {
 // emptyTable has no row; other calls panic.
 type emptyTable struct{ Session }
 
-func (emptyTable) Name(context.Context) ([]Row, error) { return nil, nil }
+func (emptyTable) Name(context.Context) ([]Row, wal.LSN, error) { return nil, 0, nil }

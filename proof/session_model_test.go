@@ -133,7 +133,16 @@ func (c *connection) fence() wal.LSN {
 	return wal.BeforePageHeader(inserted, segmentSize)
 }
 
-func (c *connection) Name(ctx context.Context) ([]Row, error) {
+func (c *connection) Name(context.Context) ([]Row, wal.LSN, error) {
+	rows, err := c.name()
+	if err != nil || len(rows) == 0 {
+		return nil, 0, err
+	}
+	fence, err := c.fenced()
+	return rows, fence, err
+}
+
+func (c *connection) name() ([]Row, error) {
 	c.early = c.fence()
 	c.letters, c.looked = nil, nil
 	w := c.w
@@ -183,7 +192,8 @@ func (w *world) places() []TID {
 	return slices.SortedFunc(maps.Keys(w.heap), compare)
 }
 
-func (c *connection) Fence(context.Context) (wal.LSN, error) {
+// fenced reads the fence after whatever happens behind the naming of rows.
+func (c *connection) fenced() (wal.LSN, error) {
 	err := c.live(4)
 	if c.w.bug.fenceBeforeRows {
 		return c.early, err

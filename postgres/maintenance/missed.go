@@ -47,7 +47,7 @@ func (s *Session) Marked(ctx context.Context, ids []string) (marked, rest []stri
 	for i, id := range ids {
 		literals[i] = postgres.QuoteLiteral(id)
 	}
-	_, rows, err := s.readOnly("", fmt.Sprintf("SELECT DISTINCT %s FROM ONLY %s WHERE %s IN (%s) AND tableoid = '%d'::oid AND (%s)",
+	rows, err := s.readOnly("", fmt.Sprintf("SELECT DISTINCT %s FROM ONLY %s WHERE %s IN (%s) AND tableoid = '%d'::oid AND (%s)",
 		s.id(), s.work.Table.SQL(), s.work.ID, strings.Join(literals, ", "), s.oid, s.work.IsSet))
 	if err != nil {
 		return nil, nil, postgres.Classify("look for marks in "+s.subject(), err)

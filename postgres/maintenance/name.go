@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Name implements proof.Session. It goes through the table in the order of the work, so that
@@ -15,23 +16,22 @@ import (
 // table, and then begins again. Where the table ends is where it did as the naming began, or
 // after a batch that is not full: rows that are written all the time do not keep it from
 // beginning again.
-func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
+func (s *Session) Name(ctx context.Context) (named []proof.Row, fence wal.LSN, err error) {
 	s.q.Ctx = ctx
 	if s.ended {
 		s.last, s.ended = cursor{}, false
-		return nil, nil
+		return nil, 0, nil
 	}
-	named, err := s.next()
-	if err != nil {
-		return nil, postgres.Classify("name rows of "+s.subject(), err)
+	if named, fence, err = s.next(); err != nil {
+		return nil, 0, postgres.Classify("name rows of "+s.subject(), err)
 	}
 	if len(named) == 0 {
 		s.last = cursor{}
 	}
-	return named, nil
+	return named, fence, nil
 }
 
-func (s *Session) next() ([]proof.Row, error) {
+func (s *Session) next() ([]proof.Row, wal.LSN, error) {
 	if s.work.Order != "" {
 		return s.nextByIndex()
 	}
@@ -42,13 +42,13 @@ func (s *Session) next() ([]proof.Row, error) {
 // that read ahead of what the batch takes.
 const withIndex = "; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_tidscan = off; SET LOCAL enable_sort = off"
 
-func (s *Session) nextByIndex() ([]proof.Row, error) {
+func (s *Session) nextByIndex() ([]proof.Row, wal.LSN, error) {
 	for {
 		first, nulls := !s.last.began, s.last.nulls
 		before, limit := s.last.order, s.page()
-		named, err := s.read(withIndex, s.byIndex(limit))
+		named, fence, err := s.read(withIndex, s.byIndex(limit))
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if s.tied = 0; !first && !nulls && len(named) > 0 && s.last.order == before { // to name rows of one value reads all of them
 			s.tied = limit
@@ -63,7 +63,7 @@ func (s *Session) nextByIndex() ([]proof.Row, error) {
 				continue
 			}
 		}
-		return named, nil
+		return named, fence, nil
 	}
 }
 
@@ -93,24 +93,24 @@ func (s *Session) byIndex(limit int) string {
 const windowRows = 8
 
 // nextByPlace goes on by windows of blocks, so that a batch costs its window and not the table.
-func (s *Session) nextByPlace() ([]proof.Row, error) {
+func (s *Session) nextByPlace() ([]proof.Row, wal.LSN, error) {
 	window := uint32(max(1, s.work.Limit/windowRows))
 	if s.last == (cursor{}) {
 		blocks, err := s.size()
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		s.blocks = blocks
 	}
 	for {
 		if s.last.tid.Block >= s.blocks {
-			return nil, nil
+			return nil, 0, nil
 		}
 		end := s.last.tid.Block + window
-		named, err := s.read("", fmt.Sprintf("SELECT ctid, xmin, %s, NULL FROM ONLY %s WHERE ctid > '%s'::tid AND ctid < '(%d,0)'::tid AND %s ORDER BY ctid LIMIT %d",
+		named, fence, err := s.read("", fmt.Sprintf("SELECT ctid, xmin, %s, NULL FROM ONLY %s WHERE ctid > '%s'::tid AND ctid < '(%d,0)'::tid AND %s ORDER BY ctid LIMIT %d",
 			s.id(), s.work.Table.SQL(), s.last.tid, end, s.condition(), s.work.Limit))
 		if err != nil || len(named) > 0 {
-			return named, err
+			return named, fence, err
 		}
 		s.last = cursor{tid: proof.TID{Block: end}}
 	}
@@ -138,16 +138,29 @@ func (s *Session) id() string {
 }
 
 // read runs a query for place, xmin, id and order of rows, and remembers the last one. The table's
-// file is looked up first: rows of a file that takes its place meanwhile are not acted on.
-func (s *Session) read(begin, sql string) ([]proof.Row, error) {
-	first, rows, err := s.readOnly(begin+"; SELECT "+s.file(), sql)
-	if err != nil || len(rows) == 0 {
-		return nil, err
+// file is looked up first: rows of a file that takes its place meanwhile are not acted on. The end of
+// the WAL is read last, after the transaction.
+func (s *Session) read(begin, sql string) (named []proof.Row, fence wal.LSN, err error) {
+	results, err := s.together("BEGIN READ ONLY" + begin + "; SELECT " + s.file() + "; " + sql + "; COMMIT; " + postgres.WALInsertedSQL)
+	if err != nil {
+		return nil, 0, err
+	}
+	last := results[len(results)-4:] // file, rows, COMMIT, end of the WAL
+	end := postgres.Row{Cells: postgres.CellsOf(last[3])[0]}
+	if fence, err = end.WALInserted(); err == nil {
+		named, err = s.rows(last[0].Rows[0][0], last[1].Rows)
+	}
+	return named, fence, err
+}
+
+func (s *Session) rows(number []byte, rows [][][]byte) ([]proof.Row, error) {
+	if len(rows) == 0 {
+		return nil, nil
 	}
 	malformed := func(err error) error {
 		return &fault.Error{Kind: fault.KindProtocol, Op: "name rows of", Subject: s.subject(), Err: err}
 	}
-	file, err := strconv.ParseUint(string(first[0][0]), 10, 32)
+	file, err := strconv.ParseUint(string(number), 10, 32)
 	if err != nil {
 		return nil, malformed(err)
 	}

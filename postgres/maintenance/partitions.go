@@ -201,7 +201,7 @@ func (s *Surveyor) IsPartition(ctx context.Context, root, table uint32) (bool, e
 // Exists reports whether a table has a row that meets a condition.
 func (s *Surveyor) Exists(ctx context.Context, table wal.Table, condition string) (bool, error) {
 	s.session.q.Ctx = ctx
-	_, rows, err := s.session.readOnly("", fmt.Sprintf("SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)", table.SQL(), condition))
+	rows, err := s.session.readOnly("", fmt.Sprintf("SELECT EXISTS (SELECT FROM ONLY %s WHERE %s)", table.SQL(), condition))
 	if err != nil {
 		return false, postgres.Classify("look for rows of table "+table.String(), err)
 	}

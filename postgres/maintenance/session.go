@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // LockClass is the first of the two numbers of the advisory lock: "cdcm" in ASCII. The second
@@ -225,20 +226,25 @@ func (s *Session) condition() string {
 	return condition
 }
 
-// readOnly runs a query whose SQL the operator wrote. begin are further statements before it, of
-// which the last one selects one row, or none. All of them go in one message: on a busy server each
-// answer is waited for. A value that is NULL is nil.
-func (s *Session) readOnly(begin, sql string) (first, rows [][][]byte, err error) {
-	results, err := s.q.Conn.Exec(s.q.Ctx, "BEGIN READ ONLY"+begin+"; "+sql+"; COMMIT").ReadAll()
+// readOnly runs a query whose SQL the operator wrote. begin are further statements before it.
+func (s *Session) readOnly(begin, sql string) (rows [][][]byte, err error) {
+	results, err := s.together("BEGIN READ ONLY" + begin + "; " + sql + "; COMMIT")
 	if err != nil {
-		_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
-		return nil, nil, err
+		return nil, err
 	}
-	commit := len(results) - 1
-	return results[commit-2].Rows, results[commit-1].Rows, nil
+	return results[len(results)-2].Rows, nil
 }
 
-// Fence implements proof.Session.
+// together runs statements, a transaction among them, in one message: on a busy server each answer is waited for.
+func (s *Session) together(sql string) ([]*pgconn.Result, error) {
+	results, err := s.q.Conn.Exec(s.q.Ctx, sql).ReadAll()
+	if err != nil {
+		_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
+	}
+	return results, err
+}
+
+// Fence is the end of the WAL, as Name has it.
 func (s *Session) Fence(ctx context.Context) (wal.LSN, error) {
 	s.q.Ctx = ctx
 	return postgres.WALInserted(s.q)

@@ -33,7 +33,7 @@ func opened(t *testing.T, db *harness.Database, w Work) *Session {
 
 func name(t *testing.T, s *Session) []proof.Row {
 	t.Helper()
-	rows, err := s.Name(t.Context())
+	rows, _, err := s.Name(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestSession_NamesInAReadOnlyTransaction(t *testing.T) {
 	w := work()
 	w.Where = "public.wipe()"
 	s := opened(t, db, w)
-	if rows, err := s.Name(t.Context()); err == nil || !strings.Contains(err.Error(), "read-only transaction") {
+	if rows, _, err := s.Name(t.Context()); err == nil || !strings.Contains(err.Error(), "read-only transaction") {
 		t.Errorf("named %q, %v", ids(rows), err)
 	}
 	if got := left(t, db); got != "a0" {
@@ -306,7 +306,7 @@ func TestSession_IsNotCutShortByAPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if rows, err := s.Name(t.Context()); err == nil || !strings.Contains(err.Error(), "row-level security") {
+	if rows, _, err := s.Name(t.Context()); err == nil || !strings.Contains(err.Error(), "row-level security") {
 		t.Errorf("named %q, %v", ids(rows), err)
 	}
 	// These rights are enough, and less is not.

@@ -463,7 +463,7 @@ func (s *Surveyor) Oldest(ctx context.Context, table wal.Table, now, age, condit
 	if indexed {
 		begin = withIndex
 	}
-	_, rows, err := s.session.readOnly(begin, fmt.Sprintf("SELECT extract(epoch FROM %[1]s - %[2]s) FROM ONLY %[3]s WHERE isfinite(%[2]s) AND (%[4]s\n) ORDER BY %[2]s LIMIT 1",
+	rows, err := s.session.readOnly(begin, fmt.Sprintf("SELECT extract(epoch FROM %[1]s - %[2]s) FROM ONLY %[3]s WHERE isfinite(%[2]s) AND (%[4]s\n) ORDER BY %[2]s LIMIT 1",
 		now, age, table.SQL(), cmp.Or(condition, "true")))
 	if err != nil || len(rows) == 0 {
 		return nil, postgres.Classify("look for the oldest row of table "+table.String(), err)

@@ -11,8 +11,7 @@ import (
 // upkeepFailpoints are named like what has just been done. The relay comes to none of them where
 // maintenance.in_run is false.
 var upkeepFailpoints = []failpoint{
-	at("up_named", "rows were named", "proof/passes.go", "rows, err := s.Name(ctx)"),
-	at("up_fenced", "the end of the WAL was read", "proof/passes.go", "fence, err := s.Fence(ctx) // after the rows"),
+	at("up_named", "rows were named, and the end of the WAL was read", "proof/passes.go", "rows, fence, err := s.Name(ctx)"),
 	ahead("up_proven", "rows are proven delivered, and nothing was done to them", "proof/passes.go", "out.Acted, err = s.Act(ctx, free)"),
 	at("up_acted", "it was done to all rows of a pass", "proof/passes.go", "out.Acted, err = s.Act(ctx, free)"),
 	{name: "up_asked", about: "the server has the statement that deletes or marks, and has not answered", patch: patch{"postgres/maintenance/act.go",
@@ -49,14 +48,14 @@ func stepCases() []*stepCase {
 		{
 			name: "delete", about: "retention that deletes", command: retentionCommand,
 			entry: func(*stepTable) string { return "retention: {then: delete, keep: 1h}" },
-			steps: []string{"up_named:1", "up_fenced:1", "up_proven:1", "up_asked:1", "up_asked:2", "up_acted:1", "up_named:2", "up_proven:2", "up_acted:2", "up_asked:3"},
+			steps: []string{"up_named:1", "up_proven:1", "up_asked:1", "up_asked:2", "up_acted:1", "up_named:2", "up_proven:2", "up_acted:2", "up_asked:3"},
 		},
 		{
 			name: "archive", about: "retention that moves rows to an archive", command: retentionCommand, archive: true,
 			entry: func(o *stepTable) string {
 				return "retention: {then: archive, keep: 1h, archive_table: public." + o.name + "_archive}"
 			},
-			steps: []string{"up_named:1", "up_fenced:1", "up_proven:1", "up_moved:1", "up_archived:1", "up_moved:2", "up_archived:2", "up_acted:1", "up_proven:2", "up_acted:2"},
+			steps: []string{"up_named:1", "up_proven:1", "up_moved:1", "up_archived:1", "up_moved:2", "up_archived:2", "up_acted:1", "up_proven:2", "up_acted:2"},
 		},
 		{
 			name: "export", about: "retention that exports to a folder", command: retentionCommand, files: true,
@@ -81,7 +80,7 @@ func stepCases() []*stepCase {
 		{
 			name: "mark", about: "mark", command: markCommand,
 			entry: func(*stepTable) string { return "mark: {column: published_at, batch_rows: 5}" },
-			steps: []string{"up_named:1", "up_fenced:1", "up_proven:1", "up_asked:1", "up_asked:2", "up_acted:1", "up_named:2", "up_proven:2", "up_acted:2", "up_asked:3"},
+			steps: []string{"up_named:1", "up_proven:1", "up_asked:1", "up_asked:2", "up_acted:1", "up_named:2", "up_proven:2", "up_acted:2", "up_asked:3"},
 		},
 		{
 			name: "rejects", about: "mark that shows dead letters in their rows", command: markCommand, rejects: true,
