@@ -63,6 +63,16 @@ func (q Querier) Each(statements []string) ([][]Cells, error) {
 	return rows, nil
 }
 
+// Together runs statements, a transaction among them, in one message, and returns the result of each. Where one
+// fails the transaction is rolled back.
+func (q Querier) Together(sql string) ([]*pgconn.Result, error) {
+	results, err := q.Conn.Exec(q.Ctx, sql).ReadAll()
+	if err != nil {
+		_ = q.Exec("ROLLBACK") // a lost connection rolls back too
+	}
+	return results, err
+}
+
 // CellsOf are the rows of one statement.
 func CellsOf(result *pgconn.Result) []Cells {
 	rows := make([]Cells, 0, len(result.Rows))
@@ -132,6 +142,15 @@ func (r *Row) Text(i int) string { return r.Cells[i].Text }
 
 // Bool is the i-th value; NULL is false.
 func (r *Row) Bool(i int) bool { return r.Cells[i].Text == "t" }
+
+// NamesSQL makes names an array of SQL.
+func NamesSQL(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = QuoteLiteral(name)
+	}
+	return "ARRAY[" + strings.Join(quoted, ", ") + "]::name[]"
+}
 
 // QuoteLiteral makes text a string constant of SQL, with standard_conforming_strings on.
 func QuoteLiteral(text string) string {

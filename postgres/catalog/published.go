@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 )
@@ -34,10 +33,6 @@ func PublishedAs(q postgres.Querier, version int, table uint32, publications []s
 
 // PublishedSQL is the statement of PublishedAs.
 func PublishedSQL(version int, table uint32, publications []string) string {
-	quoted := make([]string, len(publications))
-	for i, name := range publications {
-		quoted[i] = postgres.QuoteLiteral(name)
-	}
 	schema, schemas := "", ""
 	if version >= 150000 { // before, there are no publications of schemas
 		schema = fmt.Sprintf(`, n.oid, n.xmin, CASE WHEN n.oid IS NOT NULL THEN (SELECT pg_catalog.max(d.xmin::text::bigint) FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_class'::regclass
@@ -46,7 +41,7 @@ func PublishedSQL(version int, table uint32, publications []string) string {
 	}
 	return fmt.Sprintf(`SELECT p.pubname, pg_catalog.concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin%[3]s) FROM pg_catalog.pg_publication p
 		LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))%[4]s
-		WHERE p.pubname = ANY (ARRAY[%[2]s]::name[]) ORDER BY 1, 2`, table, strings.Join(quoted, ", "), schema, schemas)
+		WHERE p.pubname = ANY (%[2]s) ORDER BY 1, 2`, table, postgres.NamesSQL(publications), schema, schemas)
 }
 
 // Published is what PublishedAs returns, from the rows of PublishedSQL.

@@ -3,7 +3,6 @@ package catalog
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -33,19 +32,15 @@ type Part struct {
 // ended on, that no publication shows. What a table has before it is attached, and while it is
 // unlogged, is in no stream.
 func Unstreamed(q postgres.Querier, table uint32, ended uint64, publications []string) (all []Part, err error) {
-	quoted := make([]string, len(publications))
-	for i, name := range publications {
-		quoted[i] = postgres.QuoteLiteral(name)
-	}
 	// Unlike pg_partition_tree this locks no partition.
 	rows, err := q.All(fmt.Sprintf(`WITH RECURSIVE tree(oid, attached, before) AS (SELECT %[1]d::oid, false, ''
 			UNION ALL SELECT i.inhrelid, since AND i.xmin <> a.xmin, pg_catalog.concat_ws(' OR ', nullif(t.before, ''), CASE WHEN since THEN pg_catalog.format('xmin = %%L AND cmin::text::bigint < %%s', i.xmin, i.cmin) END)
 			FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid JOIN pg_catalog.pg_attribute a ON a.attrelid = i.inhrelid AND a.attnum = -1, %[6]s, LATERAL (SELECT %[3]s >= %[2]d AS since) s),
 		parts AS (SELECT n.nspname, c.relname, c.oid, t.attached, c.relkind = 'r' AND c.relfilenode <> c.oid AND %[4]s >= %[2]d AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel r
-				JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = c.oid AND p.pubname = ANY (ARRAY[%[5]s]::name[]) AND (c.oid = %[1]d OR %[7]s < %[2]d)) AS rewritten, CASE WHEN c.relkind = 'r' THEN t.before ELSE '' END AS before
+				JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid WHERE r.prrelid = c.oid AND p.pubname = ANY (%[5]s) AND (c.oid = %[1]d OR %[7]s < %[2]d)) AS rewritten, CASE WHEN c.relkind = 'r' THEN t.before ELSE '' END AS before
 			FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace, %[6]s WHERE c.relispartition OR c.oid = %[1]d)
 		SELECT * FROM parts WHERE attached OR rewritten OR before <> '' ORDER BY 1, 2`,
-		table, ended, newestXID("i.xmin"), newestXID("c.xmin"), strings.Join(quoted, ", "), nowXID, newestXID("r.xmin")))
+		table, ended, newestXID("i.xmin"), newestXID("c.xmin"), postgres.NamesSQL(publications), nowXID, newestXID("r.xmin")))
 	for _, row := range rows {
 		oid, err := strconv.ParseUint(row[2].Text, 10, 32)
 		if err != nil {

@@ -141,7 +141,7 @@ func (s *Session) id() string {
 // file is looked up first: rows of a file that takes its place meanwhile are not acted on. The end of
 // the WAL is read last, after the transaction.
 func (s *Session) read(begin, sql string) (named []proof.Row, fence wal.LSN, err error) {
-	results, err := s.together("BEGIN READ ONLY" + begin + "; SELECT " + s.file() + "; " + sql + "; COMMIT; " + postgres.WALInsertedSQL)
+	results, err := s.q.Together("BEGIN READ ONLY" + begin + "; SELECT " + s.file() + "; " + sql + "; COMMIT; " + postgres.WALInsertedSQL)
 	if err != nil {
 		return nil, 0, err
 	}

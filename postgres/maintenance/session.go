@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // LockClass is the first of the two numbers of the advisory lock: "cdcm" in ASCII. The second
@@ -228,20 +226,11 @@ func (s *Session) condition() string {
 
 // readOnly runs a query whose SQL the operator wrote. begin are further statements before it.
 func (s *Session) readOnly(begin, sql string) (rows [][][]byte, err error) {
-	results, err := s.together("BEGIN READ ONLY" + begin + "; " + sql + "; COMMIT")
+	results, err := s.q.Together("BEGIN READ ONLY" + begin + "; " + sql + "; COMMIT")
 	if err != nil {
 		return nil, err
 	}
 	return results[len(results)-2].Rows, nil
-}
-
-// together runs statements, a transaction among them, in one message: on a busy server each answer is waited for.
-func (s *Session) together(sql string) ([]*pgconn.Result, error) {
-	results, err := s.q.Conn.Exec(s.q.Ctx, sql).ReadAll()
-	if err != nil {
-		_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
-	}
-	return results, err
 }
 
 // Fence is the end of the WAL, as Name has it.
@@ -253,17 +242,13 @@ func (s *Session) Fence(ctx context.Context) (wal.LSN, error) {
 // Slots implements proof.Session.
 func (s *Session) Slots(ctx context.Context, names []string) ([]proof.Slot, error) {
 	s.q.Ctx = ctx
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = postgres.QuoteLiteral(name)
-	}
 	lost := `CASE WHEN s.wal_status = 'lost' THEN 'wal_status is lost' END`
 	if s.version >= postgres.FailoverVersion {
 		lost = `coalesce(s.invalidation_reason, ` + lost + `)`
 	}
 	rows, err := s.q.All(fmt.Sprintf(`SELECT pg_catalog.pg_backend_pid(), s.slot_name, coalesce(s.confirmed_flush_lsn, '0/0'), s.active, coalesce(%s, '')
-		FROM (SELECT) one LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = ANY (ARRAY[%s]::name[]) AND s.slot_type = 'logical'
-			AND s.database = current_database()`, lost, strings.Join(quoted, ", ")))
+		FROM (SELECT) one LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = ANY (%s) AND s.slot_type = 'logical'
+			AND s.database = current_database()`, lost, postgres.NamesSQL(names)))
 	if err != nil {
 		return nil, postgres.Classify("look at the slots", err)
 	}

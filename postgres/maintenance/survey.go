@@ -199,7 +199,7 @@ func listed(into *[]string) func(rows []postgres.Cells) {
 }
 
 func (s *Surveyor) sent(t *Survey, publications []string) []question {
-	names := namesSQL(publications)
+	names := postgres.NamesSQL(publications)
 	questions := []question{
 		{fmt.Sprintf("SELECT unnest(%[2]s) EXCEPT SELECT p.pubname "+publishes+" AND p.pubinsert ORDER BY 1", t.OID, names), listed(&t.Unpublished)},
 		{catalog.PublishedSQL(s.session.version, t.OID, publications), func(rows []postgres.Cells) { t.Published = catalog.Published(rows) }},
@@ -308,7 +308,7 @@ func (s *Surveyor) archive(oid uint32, archive wal.Table, publications []string)
 	return a, s.ask([]question{columnsOf(uint32(of), &a.Columns), {fmt.Sprintf(`SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_partition_tree(%d) t JOIN pg_catalog.pg_class c ON c.oid = t.relid
 		JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE t.isleaf AND (c.relkind <> 'r' OR c.relpersistence <> 'p') ORDER BY 1`, of), listed(&a.Unlogged)},
 		{fmt.Sprintf("SELECT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) UNION SELECT p.pubname "+publishing+
-			" WHERE pt.relid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)), listed(&a.Publications)}})
+			" WHERE pt.relid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, postgres.NamesSQL(publications)), listed(&a.Publications)}})
 }
 
 // cascades follows ON DELETE CASCADE from table to table.
@@ -321,15 +321,7 @@ func cascades(t *Survey, archive *wal.Table, publications []string) question {
 			UNION SELECT k.oid, k.conname, k.conrelid FROM taken JOIN pg_catalog.pg_constraint k ON k.contype = 'f' AND k.confdeltype = 'c' AND k.confrelid = taken.conrelid)
 		SELECT pg_catalog.format('%%s of %%s.%%s', taken.conname, n.nspname, c.relname) FROM taken
 		JOIN pg_catalog.pg_class c ON c.oid = taken.conrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-		WHERE %[2]s OR c.oid IN (SELECT pt.relid %[3]s WHERE p.pubname = ANY (%[4]s)) ORDER BY 1`, t.OID, isArchive, publishing, namesSQL(publications)), listed(&t.Cascades)}
-}
-
-func namesSQL(names []string) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = postgres.QuoteLiteral(name)
-	}
-	return "ARRAY[" + strings.Join(quoted, ", ") + "]::name[]"
+		WHERE %[2]s OR c.oid IN (SELECT pt.relid %[3]s WHERE p.pubname = ANY (%[4]s)) ORDER BY 1`, t.OID, isArchive, publishing, postgres.NamesSQL(publications)), listed(&t.Cascades)}
 }
 
 // Standbys looks at the physical replication of the server. Connections that read a logical

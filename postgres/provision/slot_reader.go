@@ -2,7 +2,6 @@ package provision
 
 import (
 	"context"
-	"strings"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -39,12 +38,8 @@ func (r *SlotReader) Nudge(ctx context.Context) error {
 // Confirmed are the positions of slots, in the order of their names here.
 func (r *SlotReader) Confirmed(ctx context.Context, names []string) ([]wal.LSN, error) {
 	r.q.Ctx = ctx
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = postgres.QuoteLiteral(name)
-	}
-	rows, err := r.q.All("SELECT coalesce(s.confirmed_flush_lsn, '0/0') FROM unnest(ARRAY[" + strings.Join(quoted, ", ") +
-		"]::name[]) WITH ORDINALITY n(name, at) LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = n.name ORDER BY n.at")
+	rows, err := r.q.All("SELECT coalesce(s.confirmed_flush_lsn, '0/0') FROM unnest(" + postgres.NamesSQL(names) +
+		") WITH ORDINALITY n(name, at) LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = n.name ORDER BY n.at")
 	if err != nil {
 		return nil, postgres.Classify("look at the slots", err)
 	}
