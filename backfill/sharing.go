@@ -10,13 +10,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// shares says that rows of another table have a key and a topic of chosen rows.
+// shares is the reason against a replay: another table has rows with keys and topics of the chosen ones.
 func (p *replayPlan) shares() string {
-	return "table " + p.sharing + " has rows of the same keys in the same topics, and nobody can tell which of the two tables' rows are newer"
+	return "table " + p.sharing + " has rows with the same keys in the same topics, and the order of rows of two tables is not known"
 }
 
-// findSharing looks for a table whose rows may have come after the chosen ones of their keys, where the order of a
-// key is at stake. A key that is the event's own is no other row's.
+// findSharing looks for another configured table that has rows with the keys and topics of the chosen ones. It
+// does not look where the order of a key does not count, or where each row has a key of its own.
 func (r *replay) findSharing(ctx context.Context, w *work) error {
 	if r.Options.ToTopic != "" || r.Options.AcceptOrder || r.facts.none {
 		return nil
@@ -44,7 +44,8 @@ func (r *replay) findSharing(ctx context.Context, w *work) error {
 	return nil
 }
 
-// sharesWith reads the rows of a table that may have the key of a chosen row, until one has a topic of theirs.
+// sharesWith reads the rows of a table that may have the key of a chosen row, until one goes to a topic of
+// chosen rows. Where SQL cannot compare the keys, it reads all rows.
 func (r *replay) sharesWith(ctx context.Context, w *work, t *snapshot.Table) (bool, error) {
 	explained, err := r.routes.Pin(t.Relation)
 	if err != nil {

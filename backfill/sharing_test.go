@@ -19,7 +19,7 @@ func TestReplay_KnowsOfRowsOfAnotherTable(t *testing.T) {
 	s.db.Exec(t, `INSERT INTO outbox VALUES (1, 'a', 'one', 'e', '1'), (2, 'a', 'two', 'e', '2')`)
 	s.db.Exec(t, `INSERT INTO second VALUES (1, 'a', 'one', 'e', '3'), (2, 'a', 'three', 'e', '4')`)
 	s.stream(t)
-	const says = "table public.second has rows of the same keys in the same topics"
+	const says = "table public.second has rows with the same keys in the same topics"
 	for name, options := range map[string]ReplayOptions{"ids": {IDs: []string{"1"}}, "complete keys": {Keys: []string{"one"}, CompleteKeys: true}} {
 		options.Table, options.Yes = "public.outbox", true
 		if text, err := s.again(t, options); !isRefused(err) || !strings.Contains(err.Error(), says) || !strings.Contains(text, says) {

@@ -143,7 +143,7 @@ func (r *Row) Text(i int) string { return r.Cells[i].Text }
 // Bool is the i-th value; NULL is false.
 func (r *Row) Bool(i int) bool { return r.Cells[i].Text == "t" }
 
-// NamesSQL makes names an array of SQL.
+// NamesSQL is the SQL of an array with these names.
 func NamesSQL(names []string) string {
 	quoted := make([]string, len(names))
 	for i, name := range names {

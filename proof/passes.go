@@ -25,7 +25,7 @@ type Passes struct {
 // batch is rows that were named together.
 type batch struct {
 	rows   []Row
-	fence  wal.LSN
+	fence  wal.LSN // of Session.Name
 	wait   wait
 	proven bool
 	free   []Row // of the rows that are proven, those that no letter waits for

@@ -42,7 +42,8 @@ func (s *Session) Act(ctx context.Context, rows []proof.Row) (int, error) {
 		with = "WITH " + with + "\n"
 	}
 	acted, err := s.act(ctx, rows, with, where)
-	if brief && err == nil && acted < len(rows) { // a busy server takes as long to make a table larger, which takes a lock too
+	// A lock that is no row's may have been waited for, as the one that a writer takes to make the table larger.
+	if brief && err == nil && acted < len(rows) {
 		s.locked = time.Now()
 	}
 	return acted, err

@@ -169,7 +169,7 @@ func whileDropped(look func() error) (err error) {
 
 const undefinedObject = "42704"
 
-// question is a statement, and what takes its rows.
+// question is a statement, and the function that gets its rows.
 type question struct {
 	sql  string
 	take func(rows []postgres.Cells)
@@ -188,7 +188,7 @@ func (s *Surveyor) ask(questions []question) error {
 	return err
 }
 
-// listed takes the first value of each row.
+// listed gives the first value of each row to a list.
 func listed(into *[]string) func(rows []postgres.Cells) {
 	return func(rows []postgres.Cells) {
 		*into = nil
@@ -198,6 +198,7 @@ func listed(into *[]string) func(rows []postgres.Cells) {
 	}
 }
 
+// sent asks which rows of the table are in a stream.
 func (s *Surveyor) sent(t *Survey, publications []string) []question {
 	names := postgres.NamesSQL(publications)
 	questions := []question{
@@ -311,7 +312,7 @@ func (s *Surveyor) archive(oid uint32, archive wal.Table, publications []string)
 			" WHERE pt.relid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)) AND p.pubname = ANY (%[2]s) ORDER BY 1", of, postgres.NamesSQL(publications)), listed(&a.Publications)}})
 }
 
-// cascades follows ON DELETE CASCADE from table to table.
+// cascades asks for Survey.Cascades. It follows ON DELETE CASCADE from table to table.
 func cascades(t *Survey, archive *wal.Table, publications []string) question {
 	isArchive := "false"
 	if archive != nil {
