@@ -214,7 +214,9 @@ func open(ctx context.Context, config *pgconn.Config, t target) (conn *pgconn.Pg
 		return conn, "", err
 	}
 	other, err = peer.While(ctx, []string{t.addr()}, "", connect)
-	if strange := err != nil && ctx.Err() == nil && !answered(err) && !unreached(err); strange && other == "" {
+	strange := err != nil && ctx.Err() == nil && !answered(err) && !unreached(err)
+	// A server without TLS is tried without it next. The question would be a line in the log of PostgreSQL.
+	if strange && other == "" && t.last {
 		if what := peer.Identify(ctx, t.addr()); what != "" {
 			other = what + " answers at " + t.addr()
 		}

@@ -304,6 +304,50 @@ func TestConnect_ChecksTheServersCertificate(t *testing.T) {
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTLS, "server refused TLS", "sslmode=disable")
 }
 
+// A question of another protocol is a FATAL line in the server's log, and one more process.
+func TestConnect_AsksAServerWithoutTLSNothingElse(t *testing.T) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	got := make(chan string, 10)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			backend := pgproto3.NewBackend(conn, conn)
+			message, err := backend.ReceiveStartupMessage()
+			switch message.(type) {
+			case *pgproto3.SSLRequest:
+				got <- "TLS"
+				_, _ = conn.Write([]byte("N"))
+			case *pgproto3.StartupMessage:
+				got <- "startup"
+				backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "password authentication failed"})
+				_ = backend.Flush()
+			default:
+				got <- fmt.Sprintf("%T, %v", message, err)
+			}
+			conn.Close()
+		}
+	}()
+	_, err = postgres.Connect(t.Context(), postgres.Config{URL: "postgres://u:hush@" + listener.Addr().String() + "/d?sslmode=prefer"}, false)
+	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonAuth)
+	for _, want := range []string{"TLS", "startup"} {
+		if message := <-got; message != want {
+			t.Errorf("the server got %s, want %s", message, want)
+		}
+	}
+	select {
+	case message := <-got:
+		t.Errorf("the server got %s as well", message)
+	default:
+	}
+}
+
 // askCleartext is a server that wants the password in clear text, and tells
 // whether one came.
 func askCleartext(t *testing.T) (port int, got chan string) {

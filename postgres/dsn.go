@@ -20,6 +20,7 @@ import (
 type target struct {
 	pgconn.FallbackConfig
 	first bool // first way of this host
+	last  bool // no other way of this host follows
 }
 
 // addr names the target in errors.
@@ -81,6 +82,9 @@ func parseDSN(connString string) (*dsn, error) {
 			t.TLSConfig.ServerName = t.Host
 		}
 		d.targets = append(d.targets, t)
+	}
+	for i := range d.targets {
+		d.targets[i].last = i+1 == len(d.targets) || d.targets[i+1].first
 	}
 	return d, nil
 }
