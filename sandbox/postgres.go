@@ -355,7 +355,8 @@ func (p *Postgres) resume() {
 	p.paused = nil
 }
 
-// URL is the address of a database, as its owner.
+// URL is the address of a database, as its owner. It does without TLS where the server has none: clients
+// ask a server on loopback for it by default, and begin anew with another connection.
 func (p *Postgres) URL(database string) string {
 	if p.given != "" {
 		return withDatabase(p.given, database)
@@ -365,6 +366,9 @@ func (p *Postgres) URL(database string) string {
 		user = url.UserPassword("postgres", p.options.Password)
 	}
 	at := url.URL{Scheme: "postgres", User: user, Host: p.Addr(), Path: "/" + database}
+	if p.options.CertFile == "" {
+		at.RawQuery = "sslmode=disable"
+	}
 	return at.String()
 }
 

@@ -312,7 +312,12 @@ func takeSlot(ctx context.Context, w *world, d *Done) error {
 	}
 	var thief *pgconn.PgConn
 	err := persist(ctx, func(ctx context.Context) (err error) {
-		if thief, err = pgconn.Connect(ctx, w.pg.URL(w.database)+"?replication=database"); err != nil {
+		config, err := pgconn.ParseConfig(w.pg.URL(w.database))
+		if err != nil {
+			return err
+		}
+		config.RuntimeParams["replication"] = "database"
+		if thief, err = pgconn.ConnectConfig(ctx, config); err != nil {
 			return err
 		}
 		thief.Frontend().SendQuery(&pgproto3.Query{String: fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names '"%s"')`, w.slot, w.slot)})
