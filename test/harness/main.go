@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -40,6 +41,9 @@ const (
 // A process that does not call it leaves nothing behind either; the servers then
 // end with it by force.
 func Main(m *testing.M) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(fewerCollections)
+	}
 	code := m.Run()
 	if err := shared.close(); err != nil {
 		fmt.Fprintln(os.Stderr, "clean up after the tests:", err)
@@ -47,6 +51,10 @@ func Main(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// fewerCollections lets the heap of a test process grow to five times of what lives. With 100 percent the
+// collector takes most of the CPU of a process that has brokers in it. Programs that it starts are as always.
+const fewerCollections = 400
 
 // containersOnly says that a server that tests share has to be a container. One that a test
 // stops, pauses or kills is a process in any case.
