@@ -3,6 +3,7 @@ package test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -57,6 +58,7 @@ func TestCI_CompilesWhereTheCallerSays(t *testing.T) {
 		bash() { [ -n "$ACCOUNT" ]; }
 		id() { echo 0; }
 		step() { echo "$*"; }
+		part=tests turn=
 		tests`
 	for account, want := range map[string]string{"": "GOTMPDIR=/large ", "yes": "GOTMPDIR=/tmp "} {
 		got := ciFunctions(t, with, "ACCOUNT="+account, "TMPDIR=/large", "GOTMPDIR=")
@@ -72,17 +74,61 @@ func TestCI_RestRunsWhereTheTestsWereCompiled(t *testing.T) {
 		in_memory() { :; }
 		bash() { [ -n "$ACCOUNT" ]; }
 		id() { echo 0; }
-		part=all place=$PLACE
+		part=all place=$PLACE day=1 turn= root_tests=(:)
 		step() { :; }
 		tests >/dev/null 2>&1
 		step() { echo "$*"; }
 		journeys() { step "$1" "${in_copy[@]}"; }
 		rest`
-	for account, want := range map[string]int{"": 0, "yes": 7} {
+	for account, want := range map[string]int{"": 0, "yes": 9} {
 		got := ciFunctions(t, with, "ACCOUNT="+account, "PLACE="+t.TempDir())
-		if n := strings.Count(got, " .ci/as --root"); n != want || strings.Count(got, "\n") != 6 {
+		if n := strings.Count(got, " .ci/as --root"); n != want || account == "" && strings.Count(got, "\n") != 7 {
 			t.Errorf("account %q: %d steps in the copy, want %d:\n%s", account, n, want, got)
 		}
+	}
+}
+
+// Whatever has its turn, the binary is compiled with its own flags: for the image, or by make build.
+func TestCI_CompilesTheBinaryInEachTurn(t *testing.T) {
+	const with = `
+		in_memory() { :; }
+		bash() { true; }
+		id() { echo 0; }
+		part=all day=1 place=$PLACE turn=$TURN root_tests=(:)
+		step() { echo "$*"; if [ "$1" = engine ] && [ -n "$ENGINE" ]; then touch "$place/engine"; fi; }
+		journeys() { :; }
+		tests
+		rest`
+	for _, c := range []struct {
+		turn, engine                  string
+		container, examples, compiles bool
+	}{
+		{"containers", "yes", true, false, false}, {"containers", "", true, false, true},
+		{"examples", "yes", false, true, true},
+		{"", "yes", true, true, false}, {"", "", true, true, true},
+	} {
+		got := ciFunctions(t, with, "PLACE="+t.TempDir(), "TURN="+c.turn, "ENGINE="+c.engine)
+		container, examples := strings.Contains(got, "engine .ci/as"), !strings.Contains(got, "CDC_RELAY_TEST_EXAMPLES=go")
+		if compiles := strings.Contains(got, "make build"); container != c.container || examples != c.examples || compiles != c.compiles {
+			t.Errorf("turn %q, engine %q: containers %v, examples %v, make build %v:\n%s", c.turn, c.engine, container, examples, compiles, got)
+		}
+		if strings.Count(got, "make test SHORT=1") != 1 || strings.Count(got, "make test-root SHORT=1") != 1 || strings.Count(got, "make lint") != 1 {
+			t.Errorf("turn %q: the tests or the linters are left out:\n%s", c.turn, got)
+		}
+	}
+}
+
+// A test has the garbage collector that users have, and compilers have another.
+func TestCI_TestsCollectGarbageAsAlways(t *testing.T) {
+	folder := t.TempDir()
+	program := "package main\n\nimport \"os\"\n\nfunc main() { println(\"GOGC=\" + os.Getenv(\"GOGC\")) }\n"
+	for name, text := range map[string]string{"go.mod": "module m\n", "main.go": program} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := ciFunctions(t, `as_static; echo "compilers: $GOGC"; go -C "$FOLDER" run .`, "FOLDER="+folder, "GOWORK=off"); got != "compilers: 400\nGOGC=" {
+		t.Errorf("got %q", got)
 	}
 }
 
