@@ -17,12 +17,10 @@ import (
 func TestConnect_AsksATokenForEachServer(t *testing.T) {
 	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Password: "token of the server"})
-	_, rest, _ := strings.Cut(db.URL, "@")
-	address, rest, _ := strings.Cut(rest, "/")
-
+	address := db.Server.Addr()
 	var asked []string
 	cfg := postgres.Config{
-		URL:      "postgres://postgres@" + deadAddr + "," + address + "/" + rest + "?sslmode=disable",
+		URL:      "postgres://postgres@" + deadAddr + "," + address + "/" + db.Name + "?sslmode=disable",
 		Password: func(context.Context) (string, error) { return "not this one", nil },
 		Token: func(_ context.Context, endpoint, user string) (string, error) {
 			asked = append(asked, endpoint+" "+user)
