@@ -249,6 +249,22 @@ func TestPromise_IsOfOneHistory(t *testing.T) {
 	})
 }
 
+// Two standbys may be promoted from one history and give their timelines the same number.
+func TestPromise_KnowsAnotherTimelineOfTheSameNumber(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		server.origin = wal.Origin{SystemID: "7", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 50}}}
+		b := guarded(t, l, server)
+		pass(time.Second)
+		b.stop(t)
+		server.origin.Forks = []wal.Fork{{Timeline: 1, At: 60}}
+		b = guarded(t, l, server)
+		if err := <-b.result; postgres.Reason(err) != fault.ReasonForeignTimeline {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
 // A right that is taken away ends the session also where Send waits for the brokers.
 func TestPromise_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,6 +20,8 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 	rec := stored.Position{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
 	newer := rec
 	newer.Timeline = 2
+	twin := newer
+	twin.Began = 210
 	for name, c := range map[string]struct {
 		value    []byte
 		start    wal.LSN
@@ -35,6 +37,7 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 		"ahead of the fork":             {value: rec.Encode(), start: 210, timeline: 2, reason: "slot_ahead_of_checkpoint"},
 		"an old primary":                {value: newer.Encode(), start: 100, timeline: 1, reason: fault.ReasonStalePrimary},
 		"a timeline of another history": {value: newer.Encode(), start: 100, timeline: 3, reason: fault.ReasonForeignTimeline},
+		"another promoted, same number": {value: twin.Encode(), start: 100, timeline: 2, reason: fault.ReasonForeignTimeline},
 		"nothing is known":              {start: 250, timeline: 1, end: 250},
 	} {
 		for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {

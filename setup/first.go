@@ -138,7 +138,7 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 		return nil
 	}
 	rec := stored.Position{
-		System: origin.SystemID, Timeline: origin.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: f.setup.version,
+		System: origin.SystemID, Timeline: origin.Timeline, Began: origin.Begin(origin.Timeline), Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: f.setup.version,
 		End: slot.Confirmed,
 	}
 	if cfg.Guarantee == relay.ExactlyOnce {

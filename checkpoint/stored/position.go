@@ -17,6 +17,7 @@ const recordVersion = 1
 type Position struct {
 	System      string // system identifier of the cluster
 	Timeline    int32
+	Began       wal.LSN // where the timeline begins: another standby may have given its own the same number; zero: the first one, or not recorded
 	Slot        string
 	Publication string
 	Relay       string // version that wrote it
@@ -69,6 +70,7 @@ type wire struct {
 	Version     int    `json:"v"`
 	System      string `json:"system_id"`
 	Timeline    int32  `json:"timeline"`
+	Began       string `json:"timeline_lsn,omitempty"`
 	Slot        string `json:"slot"`
 	Publication string `json:"publication"`
 	End         string `json:"end_lsn"`
@@ -86,6 +88,9 @@ func (r *Position) Encode() []byte {
 	}
 	if r.Part.Commit != 0 {
 		w.Commit = r.Part.Commit.String()
+	}
+	if r.Began != 0 {
+		w.Began = r.Began.String()
 	}
 	value, err := json.Marshal(w)
 	if err != nil {
@@ -116,6 +121,11 @@ func ParsePosition(value []byte) (Position, error) {
 	if w.Commit != "" {
 		if r.Part.Commit, err = wal.ParseLSN(w.Commit); err != nil {
 			return Position{}, fmt.Errorf("read checkpoint: part_commit_lsn: %w", err)
+		}
+	}
+	if w.Began != "" {
+		if r.Began, err = wal.ParseLSN(w.Began); err != nil {
+			return Position{}, fmt.Errorf("read checkpoint: timeline_lsn: %w", err)
 		}
 	}
 	switch {

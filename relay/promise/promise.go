@@ -81,7 +81,7 @@ func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.C
 	}
 	p := &Position{ledger: ledger, log: log, key: stored.PromiseKey(holder, origin.SystemID, cfg.Slot)}
 	p.rec = stored.Position{
-		System: origin.SystemID, Timeline: origin.Timeline, Slot: cfg.Slot, Publication: cfg.Publication, Relay: cfg.Version,
+		System: origin.SystemID, Timeline: origin.Timeline, Began: origin.Begin(origin.Timeline), Slot: cfg.Slot, Publication: cfg.Publication, Relay: cfg.Version,
 		End: end,
 	}
 	if err := p.write(ctx, p.rec); err != nil {

@@ -36,7 +36,6 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 		at.Position = stored.Position{System: origin.SystemID, Timeline: origin.Timeline, Slot: slot, End: start}
 		at.Renew, at.First = true, true
 	}
-	at.Position.Publication, at.Position.Relay = c.Publication, c.Version
 	refuse := func(reason, hint, cause string, args ...any) error {
 		return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "compare the checkpoint with", Subject: fmt.Sprintf("slot %q", slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
@@ -54,6 +53,8 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 		at.Position = at.Position.UpTo(at.Fork.At)
 		at.Position.Timeline, at.Renew = origin.Timeline, true
 	}
+	at.Position.Began = origin.Begin(origin.Timeline)
+	at.Position.Publication, at.Position.Relay = c.Publication, c.Version
 	switch part := at.Position.Part; {
 	case start > at.Position.End:
 		return at, c.slotAhead(start, at.Position.End)
@@ -63,6 +64,8 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 	}
 	return at, nil
 }
+
+const hintForeign = "it was restored from elsewhere: see the operations guide before anything is streamed from it"
 
 // descend refuses a server that does not continue the history of a record. It returns where
 // the server's timeline left the record's, if it is another.
@@ -77,12 +80,15 @@ func descend(rec *stored.Position, origin wal.Origin) (*wal.Fork, error) {
 	case origin.Timeline < rec.Timeline:
 		return nil, refuse(fault.KindRetry, fault.ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
 			"the server is on timeline %d, and the checkpoint was written on timeline %d", origin.Timeline, rec.Timeline)
+	case rec.Began != 0 && origin.Begin(rec.Timeline) != 0 && rec.Began != origin.Begin(rec.Timeline): // two standbys were promoted from one history
+		return nil, refuse(fault.KindRefused, fault.ReasonForeignTimeline, hintForeign,
+			"its timeline %d begins at %s, and timeline %d of the checkpoint began at %s: another standby was promoted", rec.Timeline, origin.Begin(rec.Timeline), rec.Timeline, rec.Began)
 	case origin.Timeline == rec.Timeline:
 		return nil, nil //nolint:nilnil // the same history, without a fork
 	}
 	fork, ok := origin.Fork(rec.Timeline)
 	if !ok {
-		return nil, refuse(fault.KindRefused, fault.ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
+		return nil, refuse(fault.KindRefused, fault.ReasonForeignTimeline, hintForeign,
 			"its timeline %d does not descend from timeline %d of the checkpoint", origin.Timeline, rec.Timeline)
 	}
 	return &fork, nil

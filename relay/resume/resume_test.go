@@ -28,6 +28,9 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 	beginning.Part.Rows = 4
 	elsewhere.System = "8"
 	other.Part.Shape = "other"
+	twin, ancestor := whole, whole
+	twin.Timeline, twin.Began = 2, 210
+	ancestor.Timeline, ancestor.Began = 2, 200
 	early := divided
 	early.End, early.Part.Commit = 150, 180
 	for name, c := range map[string]struct {
@@ -60,6 +63,8 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 		"a failover, and the slot is behind the fork":   {found: whole.Encode(), start: 210, timeline: 2, reason: fault.ReasonSlotAhead},
 		"what this process knows is of the old history": {found: newer(early), start: 100, timeline: 2, known: &whole, end: 150, part: 9},
 		"an old primary":                                {found: newer(whole), start: 100, timeline: 1, reason: fault.ReasonStalePrimary},
+		"two promoted from one, under one number":       {found: twin.Encode(), start: 205, timeline: 2, reason: fault.ReasonForeignTimeline},
+		"its own timeline":                              {found: ancestor.Encode(), start: 205, timeline: 2, end: 300},
 		"no descendant":                                 {found: newer(whole), start: 100, timeline: 3, reason: fault.ReasonForeignTimeline},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +79,7 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || rec.End != c.end || rec.Part.Rows != c.part || renew != c.renew || rec.Timeline != c.timeline {
+			if err != nil || rec.End != c.end || rec.Part.Rows != c.part || renew != c.renew || rec.Timeline != c.timeline || rec.Began != origin.Begin(c.timeline) {
 				t.Fatalf("resumes from %+v, renew %t, %v", rec, renew, err)
 			}
 			if _, err := stored.ParsePosition(rec.Encode()); err != nil {

@@ -41,6 +41,18 @@ func (o Origin) Fork(timeline int32) (Fork, bool) {
 	return Fork{}, false
 }
 
+// Begin is where a timeline of the history begins. It is zero for the first one, and for one that is no
+// part of it.
+func (o Origin) Begin(timeline int32) LSN {
+	line := o.line()
+	for i, f := range line[1:] {
+		if f.Timeline == timeline {
+			return line[i].At
+		}
+	}
+	return 0
+}
+
 // TimelineOf is the timeline that a position was written on, as the server's history has
 // it. A row that was committed before a fork keeps its timeline after it.
 func (o Origin) TimelineOf(position LSN) int32 {

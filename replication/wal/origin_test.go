@@ -46,3 +46,12 @@ func TestOrigin_KnowsHowFarTwoHistoriesAreOne(t *testing.T) {
 		})
 	}
 }
+
+func TestOrigin_KnowsWhereATimelineBegins(t *testing.T) {
+	o := Origin{SystemID: "7", Timeline: 4, Forks: []Fork{{1, 0x10}, {2, 0x20}}}
+	for timeline, want := range map[int32]LSN{1: 0, 2: 0x10, 3: 0, 4: 0x20, 5: 0} {
+		if at := o.Begin(timeline); at != want {
+			t.Errorf("timeline %d begins at %s, want %s", timeline, at, want)
+		}
+	}
+}
