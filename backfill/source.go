@@ -65,7 +65,7 @@ func (w *work) open(context.Context) (*reading, error) {
 func (r *reading) StartLSN() wal.LSN       { return r.start }
 func (r *reading) ServerProcess() int      { return 0 }
 func (r *reading) Received() wal.LSN       { return r.start }
-func (r *reading) ServerEnd() wal.LSN      { return r.start }
+func (r *reading) ServerEnd() wal.LSN      { return 0 } // not known
 func (r *reading) Silent() time.Duration   { return 0 }
 func (r *reading) Abort()                  { r.abort() }
 func (r *reading) Tables() []*wal.Relation { return r.w.relations() }

@@ -1,6 +1,18 @@
 package postgres
 
-import "github.com/cdc-relay/cdc-relay/replication/wal"
+import (
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/jackc/pglogrepl"
+)
+
+// WALFlushed is how far the WAL is flushed, over a replication connection. A walsender sends no more.
+func WALFlushed(q Querier) (wal.LSN, error) {
+	system, err := pglogrepl.IdentifySystem(q.Ctx, q.Conn)
+	if err != nil {
+		return 0, Classify("look at the end of the WAL", err)
+	}
+	return wal.LSN(system.XLogPos), nil
+}
 
 // WALInserted is the end of the WAL: whatever a statement before this one saw committed is
 // in the WAL before it, also what was committed asynchronously and is not on disk yet. A

@@ -28,7 +28,7 @@ type Source interface {
 	ServerProcess() int      // the server's process that has the slot for this stream; zero: not known
 	Tables() []*wal.Relation // as they were at the start, in the order of the configuration
 	Received() wal.LSN       // the highest position that was read
-	ServerEnd() wal.LSN      // the highest position that the server named
+	ServerEnd() wal.LSN      // the highest position that the server named: before Run the end of its WAL, from when nobody had the slot; zero: not known
 	Silent() time.Duration   // since the server was last heard; zero while nobody listens
 
 	// Run sends batches in order until intake ends or Options.Until is reached, and then returns nil, at

@@ -97,7 +97,7 @@ func newSession(r *Relay, src Source) *session {
 // open makes the delivery.
 func (s *session) open(ctx context.Context) (err error) {
 	s.delivery, err = s.relay.shared.Open(ctx, s, delivery.Start{
-		Sink: s.sink, Origin: s.history, LSN: s.start.lsn, Tracker: s.tracker, AlreadySent: s.alreadySent,
+		Sink: s.sink, Origin: s.history, LSN: s.start.lsn, End: s.src.ServerEnd(), Tracker: s.tracker, AlreadySent: s.alreadySent,
 	})
 	return err
 }

@@ -274,7 +274,11 @@ func (f *simSource) saw(lsn wal.LSN) {
 	f.mu.Unlock()
 }
 
-func (f *simSource) ServerEnd() wal.LSN { return f.Received() }
+func (f *simSource) ServerEnd() wal.LSN {
+	f.sim.mu.Lock()
+	defer f.sim.mu.Unlock()
+	return f.sim.wal()
+}
 
 func (f *simSource) Silent() time.Duration { return 0 }
 

@@ -99,7 +99,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 		write: s.start, flush: s.start, handed: s.start, sent: time.Now(),
 	}
 	s.received.Store(uint64(s.start))
-	s.serverEnd.Store(uint64(max(s.start, known.WALEnd)))
+	s.serverEnd.Store(uint64(max(s.start, known.WALEnd, known.Flushed)))
 	return s
 }
 

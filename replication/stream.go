@@ -97,7 +97,8 @@ func (s *Stream) Binary() bool { return s.binary }
 // Received is the highest position read so far.
 func (s *Stream) Received() wal.LSN { return wal.LSN(s.received.Load()) }
 
-// ServerEnd is the highest position that the server has named.
+// ServerEnd is the highest position that the server has named. Before Run it is the end of the WAL, read
+// while nobody had the slot.
 func (s *Stream) ServerEnd() wal.LSN { return wal.LSN(s.serverEnd.Load()) }
 
 // Silent is how long the server has sent nothing, although it is asked for a reply every

@@ -17,6 +17,7 @@ type Catalog struct {
 
 	Confirmed wal.LSN // the slot's confirmed_flush_lsn, never zero
 	Slot      SlotInfo
+	Flushed   wal.LSN // end of the WAL, read while nobody had the slot
 
 	// Relations are the configured tables with the columns that the stream will
 	// have; index and Relation.Table are the index in postgres.Config.Tables.
@@ -60,7 +61,8 @@ func Inspect(ctx context.Context, conn *pgconn.PgConn, cfg postgres.Config) (*Ca
 	if slot.Active {
 		return nil, slot.Busy(q, cfg.Slot)
 	}
-	return c, nil
+	c.Flushed, err = postgres.WALFlushed(q)
+	return c, err
 }
 
 // readTables reads publication and tables over a connection of its own. Some of that

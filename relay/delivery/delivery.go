@@ -47,6 +47,7 @@ type Start struct {
 	Sink    sink.Sink
 	Origin  wal.Origin // of the server
 	LSN     wal.LSN    // of the slot
+	End     wal.LSN    // of the server's WAL, read while nobody had the slot; zero: not known
 	Tracker *checkpoint.Tracker
 
 	// AlreadySent reports that Kafka already has the row's record.

@@ -95,17 +95,19 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.committed.Load(), origin, d.start.LSN)
+	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.committed.Load(), origin, d.start.LSN, d.start.End)
 	shared.logResumed(&at, origin)
 	if err != nil {
 		return err
 	}
-	pos := at.Position
-	x.resumedAt, x.sentTo = pos, pos
-	x.committedEnd.Store(uint64(pos.End))
+	x.resumedAt, x.sentTo = at.Position, at.Position
+	x.committedEnd.Store(uint64(at.Position.End))
+	if at.Lost {
+		shared.committed.Store(&at.Position) // else the next start takes this checkpoint for one that lost its end
+	}
 	d.guarantee = x
-	shared.rejections.forget(&pos)
-	shared.traces.Committed(pos.Covers)
+	shared.rejections.forget(&at.Position)
+	shared.traces.Committed(at.Position.Covers)
 	if at.Renew {
 		x.setPosition(true)
 	}
@@ -349,6 +351,9 @@ func (s *Shared) logResumed(at *resume.Point, origin wal.Origin) {
 	switch {
 	case at.Gone:
 		s.log.Error().Str("topic", s.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Position.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
+	case at.Lost:
+		s.monitor.LostForks.Add(1)
+		s.log.Error().Stringer("lsn", at.Position.End).Stringer("checkpoint", at.Was.End).Msg("the server's WAL ends before the checkpoint: its disk was put back to a copy, or it lost flushed WAL. Everything from the slot's position on is sent; rows that were delivered already are repeated")
 	case at.First:
 		s.log.Warn().Str("topic", s.cfg.Resume.CheckpointTopic).Str("slot", s.cfg.Resume.Slot).Stringer("lsn", at.Position.End).
 			Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")

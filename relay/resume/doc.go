@@ -56,7 +56,7 @@ func (c *Config) slotAhead(start, end wal.LSN) error {
 // stored.PromiseSuffix. Read the slot first, then the topic: a running relay moves the topic first.
 func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
 	if c.InTransactions {
-		at, err := c.ExactlyOnce(found[stored.Key(origin.SystemID, c.Slot)], nil, origin, start)
+		at, err := c.ExactlyOnce(found[stored.Key(origin.SystemID, c.Slot)], nil, origin, start, 0)
 		return at.Position.End, err
 	}
 	return c.Promised(found, origin, start)

@@ -15,13 +15,19 @@ type Point struct {
 	Renew    bool            // the topic has to get Position
 	Gone     bool            // the topic has no checkpoint, but this process committed one
 	First    bool            // nobody knows of one
-	Was      stored.Position // before the fork
+	Lost     bool            // the server's WAL ends before Was: its disk was put back, or lost what it had flushed
+	Was      stored.Position // before the fork, or the loss
 	Fork     *wal.Fork       // where the server's timeline left that of Was; nil: it did not
 }
 
 // ExactlyOnce decides what is delivered already. value is the checkpoint in the topic, nil if
-// there is none; known is the newest that this process committed, or nil.
-func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Origin, start wal.LSN) (at Point, err error) {
+// there is none; known is the newest that this process committed, or nil. end is where the server's
+// WAL ended while nobody had the slot, zero if that is not known.
+//
+// A server sends no more than it has flushed. So WAL that ends before the checkpoint, on its timeline, is
+// not the WAL that was delivered: a copy of the disk was put back, or flushed WAL was lost. Nobody knows
+// from which position on its rows are others, so all that the slot has are sent, and may be repeated.
+func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Origin, start, end wal.LSN) (at Point, err error) {
 	slot := c.Slot
 	lost := false
 	switch {
@@ -52,6 +58,9 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 		at.Was = at.Position
 		at.Position = at.Position.UpTo(at.Fork.At)
 		at.Position.Timeline, at.Renew = origin.Timeline, true
+	} else if end != 0 && end < at.Position.End && start < at.Position.End {
+		at.Was, at.Lost, at.Renew = at.Position, true, true
+		at.Position.End, at.Position.Part = start, stored.Part{}
 	}
 	at.Position.Began = origin.Begin(origin.Timeline)
 	at.Position.Publication, at.Position.Relay = c.Publication, c.Version

@@ -42,6 +42,8 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 		part     uint64
 		renew    bool
 		reason   string
+		written  wal.LSN
+		lost     bool
 	}{
 		"nothing, ever":                                 {start: 250, timeline: 1, end: 250, renew: true},
 		"the slot is behind":                            {found: whole.Encode(), start: 250, timeline: 1, end: 300},
@@ -62,6 +64,10 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 		"a failover before it":                          {found: early.Encode(), start: 100, timeline: 2, end: 150, part: 9, renew: true},
 		"a failover, and the slot is behind the fork":   {found: whole.Encode(), start: 210, timeline: 2, reason: fault.ReasonSlotAhead},
 		"what this process knows is of the old history": {found: newer(early), start: 100, timeline: 2, known: &whole, end: 150, part: 9},
+		"the WAL ends at the checkpoint":                {found: whole.Encode(), start: 250, timeline: 1, written: 300, end: 300},
+		"the WAL ends before the checkpoint":            {found: divided.Encode(), start: 250, timeline: 1, written: 299, end: 250, renew: true, lost: true},
+		"the WAL ends before the slot":                  {found: whole.Encode(), start: 301, timeline: 1, written: 299, reason: fault.ReasonSlotAhead},
+		"a failover, with little WAL since":             {found: whole.Encode(), start: 150, timeline: 2, written: 210, end: 200, renew: true},
 		"an old primary":                                {found: newer(whole), start: 100, timeline: 1, reason: fault.ReasonStalePrimary},
 		"two promoted from one, under one number":       {found: twin.Encode(), start: 205, timeline: 2, reason: fault.ReasonForeignTimeline},
 		"its own timeline":                              {found: ancestor.Encode(), start: 205, timeline: 2, end: 300},
@@ -69,7 +75,7 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, origin := at(c.timeline)
-			point, err := cfg.ExactlyOnce(c.found, c.known, origin, c.start)
+			point, err := cfg.ExactlyOnce(c.found, c.known, origin, c.start, c.written)
 			rec, renew := point.Position, point.Renew
 			if c.reason != "" {
 				own, _ := errors.AsType[*sink.Error](err)
@@ -79,7 +85,7 @@ func TestExactlyOnce_ResumesFromWhatIsProven(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || rec.End != c.end || rec.Part.Rows != c.part || renew != c.renew || rec.Timeline != c.timeline || rec.Began != origin.Begin(c.timeline) {
+			if err != nil || rec.End != c.end || rec.Part.Rows != c.part || renew != c.renew || rec.Timeline != c.timeline || rec.Began != origin.Begin(c.timeline) || point.Lost != c.lost {
 				t.Fatalf("resumes from %+v, renew %t, %v", rec, renew, err)
 			}
 			if _, err := stored.ParsePosition(rec.Encode()); err != nil {
