@@ -36,10 +36,9 @@ func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.
 		_ = conn.Close(ctx)
 		return nil, postgres.Classify("prepare stream", err)
 	}
-	if known.Confirmed == 0 {
+	if err := checkStart(known, cfg.Slot); err != nil {
 		_ = conn.Close(ctx)
-		return nil, &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotUnusable, Op: "start replication", Subject: "slot " + cfg.Slot,
-			Err: errors.New("the slot has no confirmed position"), Hint: "it was not created completely: drop it and run `cdc-relay setup`"}
+		return nil, err
 	}
 	hijacked, err := conn.Hijack()
 	if err != nil {
@@ -55,6 +54,20 @@ func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.
 		return nil, err
 	}
 	return s, nil
+}
+
+// checkStart refuses a position of the slot from which not every row is sent.
+func checkStart(known *catalog.Catalog, slot string) error {
+	switch {
+	case known.Confirmed == 0:
+		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotUnusable, Op: "start replication", Subject: postgres.SlotSubject(slot),
+			Err: errors.New("the slot has no confirmed position"), Hint: "it was not created completely: drop it and run `cdc-relay setup`"}
+	case known.Confirmed > known.Flushed: // a walsender sends no more than is flushed, so nobody was sent that
+		return &fault.Error{Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "start replication", Subject: postgres.SlotSubject(slot),
+			Err:  fmt.Errorf("the slot is confirmed up to %s, and the server's WAL ends at %s: it would never send the rows that commit in between", known.Confirmed, known.Flushed),
+			Hint: "the server lost WAL, or somebody confirmed what was not there; " + postgres.HintRecreate(fault.ReasonSlotMoved, known.Flushed)}
+	}
+	return nil
 }
 
 func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net.Conn, known *catalog.Catalog) *Stream {
