@@ -26,12 +26,17 @@ import (
 func gapPatience(slots int) time.Duration { return time.Minute + time.Duration(slots)*time.Second }
 
 // AcceptGap removes the checkpoints of the slots that a relay would not stream from because
-// of them. Those of the other slots stay, or a gap of theirs that comes until the next
+// of them, or whose rows it could take for delivered (resume.Config.BeyondWAL). Those of the other slots stay, or a gap of theirs that comes until the next
 // run would be accepted with this one. A relay that streams would not write its
 // checkpoint again before it confirms more, and slots of that name on other servers keep
 // theirs. With dryRun it only says what it would remove, also of slots that setup is
 // still to make.
 func (s *Setup) AcceptGap(ctx context.Context, dryRun bool) error {
+	return s.acceptGap(ctx, dryRun, nil)
+}
+
+// acceptGap is AcceptGap after slots were made: whatever the topic has of their names is of earlier ones.
+func (s *Setup) acceptGap(ctx context.Context, dryRun bool, made map[string]bool) error {
 	if err := provision.CheckIdle(ctx, s.settings.Replication); err != nil {
 		return fault.Refuse(err)
 	}
@@ -46,7 +51,7 @@ func (s *Setup) AcceptGap(ctx context.Context, dryRun bool) error {
 	defer ledger.Close()
 	ctx, cancel := context.WithTimeout(ctx, gapPatience(len(standing.Slots)))
 	defer cancel()
-	g := &gap{setup: s, ledger: ledger, origin: standing.Origin, dryRun: dryRun}
+	g := &gap{setup: s, ledger: ledger, origin: standing.Origin, end: standing.WALEnd, made: made, dryRun: dryRun}
 	if !dryRun {
 		if g.before, err = newBefore(ctx, s, ledger, standing.Origin); err != nil {
 			return fault.Refuse(err)
@@ -65,6 +70,8 @@ type gap struct {
 	setup  *Setup
 	ledger *topics.Ledger
 	origin wal.Origin
+	end    wal.LSN         // of the WAL, from when nobody had a slot
+	made   map[string]bool // slots of this run
 	dryRun bool
 	before *before // nil in a dry run
 }
@@ -119,6 +126,9 @@ func (g *gap) connected(ctx context.Context, cfg relay.Config, slot watch.SlotPo
 	}
 	if err != nil {
 		return 0, err
+	}
+	if g.made[slot.Name] || cfg.Resume().BeyondWAL(known, g.origin, g.end) != 0 {
+		return 0, nil
 	}
 	return compared(cfg, g.origin, slot.Confirmed, known)
 }

@@ -64,6 +64,10 @@ func (s *Setup) refuseGap(ctx context.Context) error {
 		// To make the slot writes WAL, so it will be beyond what is there now.
 		if _, err := cfg.Resume().ConfirmedUpTo(known, standing.Origin, standing.WALEnd+1); err != nil {
 			refused = errors.Join(refused, refusal("slot "+slot.Name+" is not created", s.settings.CheckpointTopic, err))
+		} else if beyond := cfg.Resume().BeyondWAL(known, standing.Origin, standing.WALEnd); beyond != 0 {
+			refused = errors.Join(refused, &advice.Refused{Err: advice.Give(
+				fmt.Errorf("slot %s is not created: topic %s has a checkpoint of an earlier slot of this name at %s, and the server's WAL ends at %s: the server was restored from an older copy, and `cdc-relay run` could take its new rows for delivered", slot.Name, s.settings.CheckpointTopic, beyond, standing.WALEnd),
+				"run `cdc-relay setup --accept-gap`, which forgets that checkpoint, and start `cdc-relay run`")})
 		}
 	}
 	return refused

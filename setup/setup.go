@@ -78,7 +78,7 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 	}
 	s.printReport(report, false)
 	if acceptGap {
-		if err := s.AcceptGap(ctx, false); err != nil {
+		if err := s.acceptGap(ctx, false, first.slots); err != nil {
 			first.unwritten(errNotReached)
 			return err
 		}

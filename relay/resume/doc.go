@@ -61,3 +61,16 @@ func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start
 	}
 	return c.Promised(found, origin, start)
 }
+
+// BeyondWAL returns the highest of the positions that are found on the server's timeline, if its WAL ends
+// before that; else zero. Such a position is of WAL that this server does not have: it was restored from an
+// older copy, or lost flushed WAL. Nobody may have the slot between the reading of end and of found.
+func (c *Config) BeyondWAL(found map[string][]byte, origin wal.Origin, end wal.LSN) (beyond wal.LSN) {
+	for _, value := range found {
+		rec, err := stored.ParsePosition(value)
+		if err == nil && rec.System == origin.SystemID && rec.Timeline == origin.Timeline && rec.End > end {
+			beyond = max(beyond, rec.End)
+		}
+	}
+	return beyond
+}
