@@ -214,7 +214,7 @@ func (r *Relay) openSession(ctx context.Context, src Source) (*session, error) {
 		return nil, err
 	}
 	if r.parts.Ledger != nil && s.delivery.Rules().Repeats { // else the checkpoint limits it
-		promised, err := promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.Resume(), r.holder, origin, start, r.log)
+		promised, err := promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.Resume(), r.holder, origin, start, src.ServerEnd(), r.log)
 		if err != nil {
 			return nil, err
 		}

@@ -265,6 +265,23 @@ func TestPromise_KnowsAnotherTimelineOfTheSameNumber(t *testing.T) {
 	})
 }
 
+// The server's disk was put back: what was promised of WAL that is gone would hide a move of the slot.
+func TestPromise_IsNotBeyondTheServersWAL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		rec := stored.Position{System: "7", Timeline: 1, Slot: "s", End: 5000}
+		if err := l.Write(t.Context(), stored.PromiseKey("x", "7", "s"), rec.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		b := guarded(t, l, server)
+		pass(time.Second)
+		b.stop(t)
+		if end := l.highest(t); end > 1000 { // where the fake server's WAL ends
+			t.Errorf("the slot may be at %s", end)
+		}
+	})
+}
+
 // A right that is taken away ends the session also where Send waits for the brokers.
 func TestPromise_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -63,8 +63,10 @@ type Position struct {
 func NewHolder() string { return rand.Text()[:8] }
 
 // Open compares a slot at start with what relays promised of it, and makes the session's own
-// promise durable. It takes no longer than limit, nor than patience.
-func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.Config, holder string, origin wal.Origin, start wal.LSN, log zerolog.Logger) (*Position, error) {
+// promise durable: not beyond walEnd, where the server's WAL ended while nobody had the slot (zero: not
+// known), since what was promised beyond that is of WAL that is gone. It takes no longer than limit, nor
+// than patience.
+func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.Config, holder string, origin wal.Origin, start, walEnd wal.LSN, log zerolog.Logger) (*Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(patience, limit))
 	defer cancel()
 	known, err := ledger.Read(ctx, stored.PromiseSuffix(origin.SystemID, cfg.Slot))
@@ -74,6 +76,11 @@ func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.C
 	end, err := cfg.Promised(known, origin, start)
 	if err != nil {
 		return nil, err
+	}
+	if walEnd != 0 && end > walEnd {
+		log.Error().Stringer("lsn", end).Stringer("wal_end", walEnd).Str("slot", cfg.Slot).
+			Msg("the server's WAL ends before the recorded position: its disk was put back to a copy, or it lost flushed WAL; rows that are gone from it exist only in Kafka")
+		end = walEnd
 	}
 	if len(known) == 0 {
 		log.Warn().Str("topic", cfg.CheckpointTopic).Str("slot", cfg.Slot).Stringer("lsn", start).
