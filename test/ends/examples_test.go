@@ -81,7 +81,7 @@ var prepared sync.Map // folder of examples/: func() (string, error)
 func (x example) ready(t *testing.T) string {
 	t.Helper()
 	harness.NeedsServer(t, "PostgreSQL") // installing takes a minute, and would be for nothing
-	if os.Getenv(examplesVariable) == "go" && x.installs {
+	if testing.Short() && x.installs && os.Getenv(examplesVariable) == "go" {
 		t.Skipf("SKIPPED: %s is go, and this example is not", examplesVariable)
 	}
 	for _, program := range x.needs {
