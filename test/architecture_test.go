@@ -94,7 +94,8 @@ var arrows = map[string][]string{
 	"sink/auth":     {"fault", "loopback", "sink"},
 	"sink/broker":   {"advice", "fault", "peer", "router/record", "sink", "sink/auth"},
 	"sink/letters":  {"advice", "fault", "sink", "sink/broker"},
-	"sink/topics":   {"advice", "fault", "router/record", "sink", "sink/broker", "sink/letters", "wording"},
+	"sink/offsets":  {},
+	"sink/topics":   {"advice", "fault", "router/record", "sink", "sink/broker", "sink/letters", "sink/offsets", "wording"},
 	"sink/producer": {"fault", "router/record", "sink", "sink/broker", "sink/letters", "sink/topics"},
 	"sink/kafka":    {"fault", "router/record", "sink", "sink/broker", "sink/producer", "sink/topics"},
 	"sink/kafkatx":  {"advice", "fault", "router/record", "sink", "sink/broker", "sink/producer", "sink/topics"},
@@ -162,7 +163,7 @@ var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
 	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/snapshot", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
-	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/letters", "sink/topics", "sink/producer", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "registry", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/letters", "sink/offsets", "sink/topics", "sink/producer", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "registry", "relay", "relay/shards", "metrics", "cutover", "check", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/twmb/franz-go/pkg/sr":            {"registry"},
 	"github.com/prometheus":                      {"metrics"},
 	"github.com/goccy/go-yaml":                   {"config/document", "debezium/importer"},

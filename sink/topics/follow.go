@@ -13,11 +13,11 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/letters"
+	"github.com/cdc-relay/cdc-relay/sink/offsets"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Message is a record as a topic has it.
@@ -37,9 +37,10 @@ type Follower struct {
 	topic string
 	log   zerolog.Logger
 	open  func() (*kgo.Client, error) // connects at its first call
+	last  offsets.LastRecords         // of what was visited
 
 	mu    sync.Mutex
-	id    kadm.TopicID    // of the topic that was read; zero: nothing was
+	id    kadm.TopicID    // of the topic that was read; zero: nothing was, or fetches have no id
 	next  map[int32]int64 // offset after what was visited, by partition
 	moved chan struct{}   // closed when next changes
 	err   error           // of the last fetch that failed, until one succeeds
@@ -79,7 +80,7 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 		return // CatchUp says so
 	}
 	for {
-		fetches := client.PollFetches(ctx)
+		fetches := f.poll(ctx, client)
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			return
 		}
@@ -94,6 +95,16 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 				f.mu.Unlock()
 			}
 		})
+		if f.recreated(ctx, client, failed) {
+			f.anew(client, visit)
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if len(fetches) == 0 {
+			continue // nothing came in time
+		}
 		f.visit(fetches, failed, visit)
 		if errors.Is(failed, kerr.UnknownTopicID) && f.madeAgain(ctx, client) {
 			f.anew(client, visit)
@@ -126,11 +137,11 @@ func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
 
 // outdated is madeAgain for who knows only that something may have been read. Offsets of
 // another topic say nothing of this one.
-func (f *Follower) outdated(ctx context.Context, client *kgo.Client) bool {
-	f.mu.Lock()
-	nothing := f.id == kadm.TopicID{}
-	f.mu.Unlock()
-	return !nothing && f.madeAgain(ctx, client)
+func (f *Follower) outdated(ctx context.Context, client *kgo.Client) (bool, error) {
+	if f.named() {
+		return f.madeAgain(ctx, client), nil
+	}
+	return f.last.Gone(ctx, client, f.topic)
 }
 
 // anew begins with the topic that is there now.
@@ -140,6 +151,7 @@ func (f *Follower) anew(client *kgo.Client, visit func(*Message)) {
 	visit(nil)
 	f.mu.Lock()
 	f.id, f.next, f.err = kadm.TopicID{}, make(map[int32]int64), nil
+	f.last.Clear()
 	f.mu.Unlock()
 	client.AddConsumeTopics(f.topic)
 }
@@ -151,6 +163,7 @@ func (f *Follower) visit(fetches kgo.Fetches, failed error, visit func(*Message)
 			visit(newMessage(r))
 		}
 		at[r.Partition] = r.Offset + 1
+		f.last.Set(r)
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,7 +197,11 @@ func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	if err != nil {
 		return f.missing(ctx, client, err)
 	}
-	if f.outdated(ctx, client) {
+	outdated, err := f.outdated(ctx, client)
+	if err != nil {
+		return readError(f.topic, err)
+	}
+	if outdated {
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonMetadataStale, Err: fmt.Errorf("read topic %q: it was deleted and created again, and the new one is not read yet", f.topic)}
 	}
 	for {
@@ -325,7 +342,7 @@ func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit fu
 			return readError(topic, e.Err)
 		}
 		if fetches.Empty() {
-			dropUnreadable(ctx, client, topic, next, ends)
+			offsets.DropUnreadable(ctx, client, topic, next, ends)
 			continue
 		}
 		for records := fetches.RecordIter(); !records.Done(); {
@@ -360,57 +377,6 @@ func pollFor(ctx context.Context, client *kgo.Client, d time.Duration) kgo.Fetch
 		return nil
 	}
 	return fetches
-}
-
-// dropUnreadable drops partitions without a readable record between next and end. Their records
-// were aborted, and the client passes over those silently. While an open transaction lies after
-// them, there is no other sign.
-func dropUnreadable(ctx context.Context, client *kgo.Client, topic string, next, ends map[int32]int64) {
-	admin := kadm.NewClient(client)
-	details, err := admin.ListTopics(ctx, topic)
-	if err != nil {
-		return // the client continues, and says what is wrong
-	}
-	starts, err := admin.ListStartOffsets(ctx, topic)
-	if err != nil {
-		return
-	}
-	for partition, end := range ends {
-		from := next[partition]
-		if start, ok := starts.Lookup(topic, partition); ok && start.Err == nil {
-			from = max(from, start.Offset)
-		}
-		if unreadable(ctx, client, details[topic], partition, from, end) {
-			delete(ends, partition)
-		}
-	}
-}
-
-// unreadable reports whether what is between two offsets was all aborted. When in doubt it is not.
-func unreadable(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail, partition int32, from, end int64) bool {
-	for from < end {
-		p := kmsg.NewFetchRequestTopicPartition()
-		p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, from, 2<<20
-		t := kmsg.NewFetchRequestTopic()
-		t.Topic, t.TopicID, t.Partitions = topic.Topic, topic.ID, []kmsg.FetchRequestTopicPartition{p}
-		request := kmsg.NewPtrFetchRequest()
-		request.IsolationLevel, request.Topics = 1, []kmsg.FetchRequestTopic{t}
-		response, err := client.Broker(int(topic.Partitions[partition].Leader)).Request(ctx, request)
-		if err != nil {
-			return false
-		}
-		topics := response.(*kmsg.FetchResponse).Topics
-		if len(topics) != 1 || len(topics[0].Partitions) != 1 {
-			return false
-		}
-		options := kgo.ProcessFetchPartitionOpts{Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: topic.Topic, Partition: partition}
-		found, behind := kgo.ProcessFetchPartition(options, &topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
-		if found.Err != nil || behind <= from || len(found.Records) > 0 && found.Records[0].Offset < end {
-			return false
-		}
-		from = behind
-	}
-	return true
 }
 
 func readError(topic string, err error) *sink.Error {

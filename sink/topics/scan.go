@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/offsets"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -158,7 +159,7 @@ func (s *Scanner) Scan(ctx context.Context, spans []Span, patience time.Duration
 				return hidden(left)
 			}
 			for topic, of := range left {
-				dropUnreadable(ctx, client, topic, of.next, of.ends)
+				offsets.DropUnreadable(ctx, client, topic, of.next, of.ends)
 				if len(of.ends) == 0 {
 					delete(left, topic)
 				}
