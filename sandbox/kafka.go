@@ -15,23 +15,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // KafkaOptions says what the in-process brokers are like.
 type KafkaOptions struct {
-	Brokers    int               // defaults to 1
-	Ports      []int             // fixed ports, one a broker; empty takes free ones
-	Topics     map[string]int32  // topics that exist from the start, and their partitions
-	AutoCreate bool              // a client that allows it creates a topic by asking for it
-	Partitions int               // of a topic made without a number; defaults to 10
-	DataDir    string            // keeps records over a restart; empty keeps them in memory
-	TLS        *tls.Config       // server's side; nil is plain
-	Users      []KafkaUser       // any user turns SASL on
-	ACLs       bool              // users that are not Super may do only what their ACLs allow
-	Settings   map[string]string // broker settings such as message.max.bytes
-	Discard    bool              // acknowledges records and forgets them, for benchmarks
-	Proxied    bool              // a Proxy stands before each broker, and is what the brokers advertise
-	Link       *Link             // the proxies are behind it; nil is none
+	Brokers    int                // defaults to 1
+	Ports      []int              // fixed ports, one a broker; empty takes free ones
+	Topics     map[string]int32   // topics that exist from the start, and their partitions
+	AutoCreate bool               // a client that allows it creates a topic by asking for it
+	Partitions int                // of a topic made without a number; defaults to 10
+	DataDir    string             // keeps records over a restart; empty keeps them in memory
+	TLS        *tls.Config        // server's side; nil is plain
+	Users      []KafkaUser        // any user turns SASL on
+	ACLs       bool               // users that are not Super may do only what their ACLs allow
+	Settings   map[string]string  // broker settings such as message.max.bytes
+	Speaks     *kversion.Versions // the newest that they speak, as those of an older Kafka; nil is all
+	Discard    bool               // acknowledges records and forgets them, for benchmarks
+	Proxied    bool               // a Proxy stands before each broker, and is what the brokers advertise
+	Link       *Link              // the proxies are behind it; nil is none
 }
 
 // KafkaUser may authenticate.
@@ -81,6 +83,9 @@ func (k *Kafka) settings() []kfake.Opt {
 	}
 	if o.DataDir != "" {
 		opts = append(opts, kfake.DataDir(o.DataDir))
+	}
+	if o.Speaks != nil {
+		opts = append(opts, kfake.MaxVersions(o.Speaks))
 	}
 	if o.ACLs {
 		opts = append(opts, kfake.EnableACLs())

@@ -62,7 +62,10 @@ func (l *LettersTopic) Changed(now *LettersTopic) string {
 	if l != nil && l.Topic != now.Topic {
 		return fmt.Sprintf("until %s the dead letters were in topic %q", l.At.UTC().Format(time.RFC3339), l.Topic)
 	}
-	if l != nil && l.ID != "" && l.ID != now.ID {
+	if l != nil && l.ID == "" && now.ID != "" {
+		return fmt.Sprintf("on %s it had no id, so it may have been deleted and created again since then", l.At.UTC().Format(time.RFC3339))
+	}
+	if l != nil && l.ID != now.ID {
 		return fmt.Sprintf("it is not the topic that it was on %s: that one was deleted, or is on other brokers", l.At.UTC().Format(time.RFC3339))
 	}
 	lost := int32(-1) // the first partition that lost records

@@ -29,7 +29,12 @@ type keeper struct {
 
 func newKeeper(t *testing.T, how string) *keeper {
 	t.Helper()
-	k := &keeper{life: newLife(t), how: how, topic: harness.Unique(t, "positions")}
+	return newKeeperOf(t, newLife(t), how)
+}
+
+func newKeeperOf(t *testing.T, l *life, how string) *keeper {
+	t.Helper()
+	k := &keeper{life: l, how: how, topic: harness.Unique(t, "positions")}
 	k.env = append(k.env, how, "CDC_RELAY_RELAY_CHECKPOINT_TOPIC="+k.topic)
 	k.slot = strings.TrimPrefix(k.env[1], "CDC_RELAY_POSTGRES_SLOT=")
 	return k

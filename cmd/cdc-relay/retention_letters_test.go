@@ -6,19 +6,26 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
+	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // withLetter has one row delivered and one become a dead letter that waits, both old enough to be
 // deleted. letters is the topic.
 func withLetter(t *testing.T) (k *keeper, letters string) {
 	t.Helper()
-	k = newKeeper(t, keeping["detect_moved_slot"])
+	return withLetterOf(t, newLife(t))
+}
+
+func withLetterOf(t *testing.T, l *life) (k *keeper, letters string) {
+	t.Helper()
+	k = newKeeperOf(t, l, keeping["detect_moved_slot"])
 	letters = k.topic + "-letters"
 	k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+letters)
 	k.keepsHouse(t, "delete", "")
@@ -85,6 +92,20 @@ func TestRetention_KeepsTheRowOfALetterWhoseTopicWasMadeAnew(t *testing.T) {
 	invoke(t, k.env, "setup", "--before-slot", "delivered").want(t, exitOK, "", "")
 	invoke(t, k.env, "setup").want(t, exitOK, "", "")
 	k.deletes(t, "deleted 2 rows")
+}
+
+// Before Kafka 2.8 topics have no ids, and nothing shows that a topic was made anew: rows stay, whether it
+// was or not.
+func TestRetention_KeepsRowsWhereTopicsHaveNoIDs(t *testing.T) {
+	t.Parallel()
+	k, letters := withLetterOf(t, newLifeWith(t, sandbox.KafkaOptions{Speaks: kversion.V2_7_0()}))
+	k.holds(t, "update the brokers to Kafka 2.8")
+	if _, err := k.brokers.Admin(t).DeleteTopics(t.Context(), letters); err != nil {
+		t.Fatal(err)
+	}
+	invoke(t, k.env, "setup").want(t, exitOK, "created topic "+letters, "")
+	k.holds(t, "give topics no ids")
+	invoke(t, k.env, "check").want(t, exitRefused, "give topics no ids", "")
 }
 
 // Letters that wait in the topic of an earlier configuration are not in the one of this.
