@@ -190,7 +190,7 @@ type oauthSettings struct {
 type createTopicsSettings struct {
 	Enabled           bool  `yaml:"enabled" default:"false" desc:"Make missing topics."`
 	Partitions        int   `yaml:"partitions" default:"12" desc:"Partitions of a new topic; -1: the broker's default."`
-	ReplicationFactor int   `yaml:"replication_factor" default:"-1" desc:"Replicas of a new topic; -1: the broker's default."`
+	ReplicationFactor int   `yaml:"replication_factor" default:"-1" desc:"Replicas of a new topic; -1: the broker's default, from Kafka 2.4 on."`
 	Config            pairs `yaml:"config" desc:"Topic configuration, for example retention.ms."`
 }
 

@@ -217,6 +217,9 @@ func makeTopic(ctx context.Context, admin *kadm.Client, partitions int32, factor
 	case err != nil && created.ErrMessage != "":
 		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
 	}
+	if errors.Is(err, kerr.InvalidReplicationFactor) && factor < 0 {
+		err = fmt.Errorf("%w Brokers before Kafka 2.4 have no default: set kafka.create_topics.replication_factor", err)
+	}
 	if err != nil {
 		return false, fmt.Errorf("create topic %q: %w", topic, err)
 	}

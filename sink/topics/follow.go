@@ -253,7 +253,7 @@ func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) e
 	if e.Reason != fault.ReasonUnknownTopic {
 		return e
 	}
-	made, refused := kadm.NewClient(client).ValidateCreateTopics(ctx, 1, -1, nil, f.topic)
+	made, refused := kadm.NewClient(client).ValidateCreateTopics(ctx, 1, 1, nil, f.topic) // before Kafka 2.4 there is no default of replicas
 	if refused == nil {
 		refused = made[f.topic].Err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // follow has a follower of the topic run until the test ends. The function gives the values
@@ -126,6 +127,37 @@ func hidesWithin(t *testing.T, reason, mentions string, call func(ctx context.Co
 	}
 }
 
+// beforeKafka24 has the brokers refuse a topic with their own number of replicas, before they look whether
+// it exists.
+func beforeKafka24(c *kfake.Cluster) {
+	c.ControlKey(int16(kmsg.CreateTopics), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		req := request.(*kmsg.CreateTopicsRequest)
+		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+		for _, topic := range req.Topics {
+			if topic.ReplicationFactor > 0 {
+				return nil, nil, false
+			}
+			resp.Topics = append(resp.Topics, kmsg.CreateTopicsResponseTopic{Topic: topic.Topic, ErrorCode: kerr.InvalidReplicationFactor.Code, ErrorMessage: kmsg.StringPtr("Replication factor must be larger than 0.")})
+		}
+		return resp, nil, true
+	})
+}
+
+func TestCheckpointTopic_SaysWhatBrokersWithoutADefaultNeed(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.MaxVersions(kversion.V2_1_0()))
+	beforeKafka24(c)
+	cfg := broker.Connection{Brokers: c.ListenAddrs()}
+	_, err := topics.EnsureCheckpointTopic(t.Context(), cfg, topics.Creation{}, "positions", false)
+	if err == nil || !strings.Contains(err.Error(), "set kafka.create_topics.replication_factor") {
+		t.Errorf("without a number: %v", err)
+	}
+	if _, err := topics.EnsureCheckpointTopic(t.Context(), cfg, topics.Creation{ReplicationFactor: 1}, "positions", false); err != nil {
+		t.Errorf("with one: %v", err)
+	}
+}
+
 // A broker that has just started does not know the topic. Whoever took it for missing would
 // go on without the letters in it.
 func TestFollower_AsksTheControllerBeforeATopicCountsAsMissing(t *testing.T) {
@@ -138,6 +170,7 @@ func TestFollower_AsksTheControllerBeforeATopicCountsAsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	beforeKafka24(c)
 	c.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		req := request.(*kmsg.MetadataRequest)
