@@ -95,6 +95,8 @@ func classifyNetwork(err error) *sink.Error {
 		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonTLS, Err: fmt.Errorf("%w; the broker speaks TLS on this port: set kafka.tls.enabled", err)}
 	case strings.Contains(err.Error(), "invalid large response size"), strings.Contains(err.Error(), "invalid negative response size"): // the client has no type for these either
 		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: advice.Give(err, "something other than Kafka answers there: correct kafka.brokers")}
+	case strings.Contains(err.Error(), "broker is too old"): // nor for this one
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonBrokerTooOld, Err: advice.Give(err, answers[kerr.UnsupportedVersion.Code].next)}
 	case errors.As(err, &eof): // brokers hang up on whoever does not authenticate, and when they stop
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonNetwork, Err: advice.Give(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
 	case kgo.IsRetryableBrokerErr(err), errors.Is(err, context.DeadlineExceeded), isNetwork(err):

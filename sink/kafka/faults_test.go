@@ -24,6 +24,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // sendOne returns the failure of a Send of one record, or nil.
@@ -460,4 +461,11 @@ func TestKafka_DeliversOnceTheBrokersAreBack(t *testing.T) {
 	if got := read(t, c, "orders"); len(got) != 2 {
 		t.Errorf("%d records are durable, want 2", len(got))
 	}
+}
+
+func TestKafka_SaysThatBrokersAreTooOld(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.SeedTopics(1, "orders"), kfake.MaxVersions(kversion.V0_10_2()))
+	k := open(t, c, nil)
+	wantFailure(t, sendOne(t, k, newRecord("orders", "k", "v")), sink.Blocked, "broker_too_old", "2.1")
 }
