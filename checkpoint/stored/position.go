@@ -56,6 +56,12 @@ func (r *Position) Behind(other *Position) bool {
 	return r.Part.Rows < other.Part.Rows
 }
 
+// Exceeds reports whether something that the record covers commits behind the end of a server's WAL: that
+// server never had it.
+func (r *Position) Exceeds(end wal.LSN) bool {
+	return r.End > end || r.Part.Commit != 0 && r.Part.Commit >= end
+}
+
 // UpTo is what of the record is left on a timeline that forked at a position.
 func (r Position) UpTo(fork wal.LSN) Position {
 	r.End = min(r.End, fork)

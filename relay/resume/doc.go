@@ -68,8 +68,8 @@ func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start
 func (c *Config) BeyondWAL(found map[string][]byte, origin wal.Origin, end wal.LSN) (beyond wal.LSN) {
 	for _, value := range found {
 		rec, err := stored.ParsePosition(value)
-		if err == nil && rec.System == origin.SystemID && rec.Timeline == origin.Timeline && rec.End > end {
-			beyond = max(beyond, rec.End)
+		if err == nil && rec.System == origin.SystemID && rec.Timeline == origin.Timeline && rec.Exceeds(end) {
+			beyond = max(beyond, rec.End, rec.Part.Commit)
 		}
 	}
 	return beyond

@@ -58,7 +58,7 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 		at.Was = at.Position
 		at.Position = at.Position.UpTo(at.Fork.At)
 		at.Position.Timeline, at.Renew = origin.Timeline, true
-	} else if end != 0 && end < at.Position.End && start < at.Position.End {
+	} else if end != 0 && at.Position.Exceeds(end) && start <= at.Position.End {
 		at.Was, at.Lost, at.Renew = at.Position, true, true
 		at.Position.End, at.Position.Part = start, stored.Part{}
 	}
