@@ -83,19 +83,18 @@ func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpo
 // takeOver opens the sink for the holder of the slot, which fences every earlier holder, and finds
 // the position to continue from.
 func (d *Delivery) takeOver(ctx context.Context) error {
-	shared := d.shared
-	tx := d.sink.(sink.Transactional)
+	shared, tx := d.shared, d.sink.(sink.Transactional)
 	ctx, cancel := context.WithTimeout(ctx, shared.cfg.Handover) // the server gets no answer meanwhile
 	defer cancel()
-	origin := d.start.Origin
-	slot := shared.cfg.Resume.Slot
+	origin, slot := d.start.Origin, shared.cfg.Resume.Slot
 	x := &exactlyOnce{delivery: d, sink: tx, id: stored.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
 	x.refuser, _ = tx.(sink.Refuser)
 	value, err := tx.Open(ctx, sink.Holder{ID: x.id, Key: stored.Key(origin.SystemID, slot), Lost: x.onLost})
 	if err != nil {
 		return err
 	}
-	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.committed.Load(), origin, d.start.LSN, d.start.End)
+	end := shared.loss.EndFor(value, d.start.End)
+	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.committed.Load(), origin, d.start.LSN, end)
 	shared.logResumed(&at, origin)
 	if err != nil {
 		return err
@@ -104,6 +103,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	x.committedEnd.Store(uint64(at.Position.End))
 	if at.Lost {
 		shared.committed.Store(&at.Position) // else the next start takes this checkpoint for one that lost its end
+		shared.loss = resume.Loss{Checkpoint: value, End: end}
 	}
 	d.guarantee = x
 	shared.rejections.forget(&at.Position)
@@ -355,8 +355,7 @@ func (s *Shared) logResumed(at *resume.Point, origin wal.Origin) {
 		s.monitor.LostForks.Add(1)
 		s.log.Error().Stringer("lsn", at.Position.End).Stringer("checkpoint", at.Was.End).Msg("the server's WAL ends before the checkpoint: its disk was put back to a copy, or it lost flushed WAL. Everything from the slot's position on is sent; rows that were delivered already are repeated")
 	case at.First:
-		s.log.Warn().Str("topic", s.cfg.Resume.CheckpointTopic).Str("slot", s.cfg.Resume.Slot).Stringer("lsn", at.Position.End).
-			Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")
+		s.log.Warn().Str("topic", s.cfg.Resume.CheckpointTopic).Str("slot", s.cfg.Resume.Slot).Stringer("lsn", at.Position.End).Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")
 	}
 	if at.Fork != nil {
 		s.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Reported: at.Was.End}, origin, *at.Fork)

@@ -1,6 +1,7 @@
 package resume
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
@@ -18,6 +19,21 @@ type Point struct {
 	Lost     bool            // the server's WAL ends before Was: its disk was put back, or lost what it had flushed
 	Was      stored.Position // before the fork, or the loss
 	Fork     *wal.Fork       // where the server's timeline left that of Was; nil: it did not
+}
+
+// Loss is a checkpoint that the server's WAL ended before. The zero value is none.
+type Loss struct {
+	Checkpoint []byte // as the topic has it
+	End        wal.LSN
+}
+
+// EndFor is the end of the WAL to compare a checkpoint with. Until the topic has another checkpoint that is
+// the end at which the loss was seen: the WAL may have grown past the checkpoint since, with other rows.
+func (l *Loss) EndFor(checkpoint []byte, end wal.LSN) wal.LSN {
+	if checkpoint != nil && bytes.Equal(checkpoint, l.Checkpoint) {
+		return l.End
+	}
+	return end
 }
 
 // ExactlyOnce decides what is delivered already. value is the checkpoint in the topic, nil if
