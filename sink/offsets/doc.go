@@ -1,3 +1,3 @@
 // Package offsets looks at what a topic has at an offset: whether a record that was read is still
-// there, and whether records can be read.
+// there, whether records can be read, and where they end.
 package offsets

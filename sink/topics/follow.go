@@ -193,7 +193,7 @@ func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	if err != nil {
 		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: err}
 	}
-	ends, err := topicEnds(ctx, client, f.topic, all)
+	ends, err := offsets.Ends(ctx, client, f.topic, all)
 	if err != nil {
 		return f.missing(ctx, client, err)
 	}
@@ -229,7 +229,7 @@ func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), broker.MetadataMinAge)
 	defer cancel()
-	committed, err := topicEnds(ctx, client, f.topic, false)
+	committed, err := offsets.Ends(ctx, client, f.topic, false)
 	if err != nil {
 		return readError(f.topic, cause)
 	}
@@ -283,37 +283,6 @@ func (f *Follower) Close() {
 	}
 }
 
-// topicEnds returns the offsets after the last readable record; with all, after the last
-// record. Empty partitions are left out.
-func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) (map[int32]int64, error) {
-	admin := kadm.NewClient(client)
-	list := admin.ListCommittedOffsets
-	if all {
-		list = admin.ListEndOffsets
-	}
-	ends, err := list(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		return nil, err
-	}
-	starts, err := admin.ListStartOffsets(ctx, topic)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[int32]int64)
-	ends.Each(func(end kadm.ListedOffset) {
-		if start, ok := starts.Lookup(end.Topic, end.Partition); ok && end.Offset > start.Offset {
-			found[end.Partition] = end.Offset
-		}
-	})
-	return found, nil
-}
-
 // ReadTopic visits the topic's present records, in order within each partition. An error of visit
 // ends the reading and is returned; every other error is a *sink.Error. A missing topic has the reason
 // unknown_topic.
@@ -323,7 +292,7 @@ func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit fu
 		return err
 	}
 	defer client.Close()
-	ends, err := topicEnds(ctx, client, topic, false)
+	ends, err := offsets.Ends(ctx, client, topic, false)
 	if err != nil {
 		return readError(topic, err)
 	}
