@@ -84,12 +84,26 @@ func (l *LastRecords) Gone(ctx context.Context, client *kgo.Client, topic string
 	if detail.Err != nil {
 		return false, detail.Err
 	}
+	// At once: a broker answers the fetches of a connection one after the other, and each of them would
+	// wait for one of the client's own, which the broker holds until records come.
+	var looks sync.WaitGroup
+	var mu sync.Mutex
+	gone := false
 	for partition, was := range last {
-		if gone, err := was.gone(ctx, client, detail, partition); err != nil || gone {
-			return gone, err
-		}
+		looks.Go(func() {
+			is, failed := was.gone(ctx, client, detail, partition)
+			mu.Lock()
+			defer mu.Unlock()
+			if gone = gone || is; failed != nil {
+				err = failed
+			}
+		})
 	}
-	return false, nil
+	looks.Wait()
+	if gone {
+		return true, nil
+	}
+	return false, err
 }
 
 // gone reports whether a partition has something else where the record was.

@@ -37,12 +37,12 @@ type Follower struct {
 	topic string
 	log   zerolog.Logger
 	open  func() (*kgo.Client, error) // connects at its first call
-	last  offsets.LastRecords         // of what was visited
+	last  offsets.LastRecords         // of what was visited, where fetches have no id
 
 	mu    sync.Mutex
 	id    kadm.TopicID    // of the topic that was read; zero: nothing was, or fetches have no id
 	next  map[int32]int64 // offset after what was visited, by partition
-	moved chan struct{}   // closed when next changes
+	moved chan struct{}   // closed when next or err changes
 	err   error           // of the last fetch that failed, until one succeeds
 }
 
@@ -157,22 +157,29 @@ func (f *Follower) anew(client *kgo.Client, visit func(*Message)) {
 }
 
 func (f *Follower) visit(fetches kgo.Fetches, failed error, visit func(*Message)) {
-	at := make(map[int32]int64)
+	last := make(map[int32]*kgo.Record)
 	fetches.EachRecord(func(r *kgo.Record) {
 		if !r.Attrs.IsControl() {
 			visit(newMessage(r))
 		}
-		at[r.Partition] = r.Offset + 1
-		f.last.Set(r)
+		last[r.Partition] = r
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err = failed; len(at) == 0 && failed == nil {
+	if f.err = failed; len(last) == 0 && failed == nil {
 		return
 	}
-	for partition, next := range at {
-		f.next[partition] = next
+	for partition, r := range last {
+		f.next[partition] = r.Offset + 1
+		if f.id == (kadm.TopicID{}) {
+			f.last.Set(r)
+		}
 	}
+	f.changed()
+}
+
+// changed wakes who waits in CatchUp. Call it with the lock held.
+func (f *Follower) changed() {
 	close(f.moved)
 	f.moved = make(chan struct{})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
@@ -200,5 +201,30 @@ func goesOnWithATopicThatWasMadeAgain(t *testing.T, c *kfake.Cluster, again []st
 		if !slices.Equal(got, want) {
 			t.Fatalf("round %d: caught up, and visited %q, want %q", i, got, want)
 		}
+	}
+}
+
+// Where topics have no ids each CatchUp looks at the last record of each partition. A broker answers the fetches
+// of a connection one after the other, and holds those of an idle topic.
+func TestFollower_CatchesUpWithManyPartitionsWithoutIDs(t *testing.T) {
+	t.Parallel()
+	const partitions = 200
+	c := cluster(t, kfake.MaxVersions(kversion.V2_7_0()), kfake.SeedTopics(partitions, "letters"))
+	writer := client(t, c, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for partition := range int32(partitions) {
+		if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "letters", Partition: partition, Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, visited := follow(t, c, "letters")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 2 { // the second has all to look at
+		if err := f.CatchUp(ctx, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(visited()); n != partitions {
+		t.Errorf("%d records were visited, want %d", n, partitions)
 	}
 }

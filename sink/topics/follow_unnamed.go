@@ -43,6 +43,7 @@ func (f *Follower) recreated(ctx context.Context, client *kgo.Client, failed err
 		if err != nil || tries > 0 {
 			f.mu.Lock()
 			f.err = err
+			f.changed()
 			f.mu.Unlock()
 		}
 		if err == nil {
