@@ -7,7 +7,9 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -65,6 +67,24 @@ func (d *checker) checkpoints(ctx context.Context) {
 			d.add(check, advice.Fail, cmp.Or(next, wording.Docs+"operations.md#runbook says what to do for each reason"), "a relay would not stream: %s", seen)
 			continue
 		}
+		if beyond := d.beyondWAL(ctx, &cfg, known, standing); beyond != 0 {
+			d.add(check, advice.Warn, "stop the relay, run `cdc-relay setup --accept-gap`, which forgets that checkpoint, and start the relay: once the WAL has grown past it, nothing shows that",
+				"slot %q has a checkpoint in topic %s at %s, and the server's WAL ends before that: the server was restored from an older copy, or lost WAL, and new rows could be taken for delivered", slot.Name, topic, beyond)
+			continue
+		}
 		d.ok(check, "slot %q is at %s, and its checkpoint in topic %s at %s", slot.Name, slot.Confirmed, topic, end)
 	}
+}
+
+// beyondWAL returns the position of a checkpoint that the server's WAL ends before; else zero. standing was read
+// before the topic, in which a running relay goes on: what seems to be beyond is compared with the end of now.
+func (d *checker) beyondWAL(ctx context.Context, cfg *relay.Config, known map[string][]byte, standing *watch.Positions) wal.LSN {
+	if cfg.Resume().BeyondWAL(known, standing.Origin, standing.WALEnd) == 0 {
+		return 0
+	}
+	now, err := watch.ReadPositions(ctx, d.settings.Replication)
+	if err != nil {
+		return 0 // the other checks of the server say so
+	}
+	return cfg.Resume().BeyondWAL(known, now.Origin, now.WALEnd)
 }
