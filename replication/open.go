@@ -64,8 +64,9 @@ func checkStart(known *catalog.Catalog, slot string) error {
 			Err: errors.New("the slot has no confirmed position"), Hint: "it was not created completely: drop it and run `cdc-relay setup`"}
 	case known.Confirmed > known.Flushed: // a walsender sends no more than is flushed, so nobody was sent that
 		return &fault.Error{Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "start replication", Subject: postgres.SlotSubject(slot),
-			Err:  fmt.Errorf("the slot is confirmed up to %s, and the server's WAL ends at %s: it would never send the rows that commit in between", known.Confirmed, known.Flushed),
-			Hint: "the server lost WAL, or somebody confirmed what was not there; " + postgres.HintRecreate(fault.ReasonSlotMoved, known.Flushed)}
+			Err: fmt.Errorf("the slot is confirmed up to %s, and the server's WAL ends at %s: it would never send the rows that commit in between", known.Confirmed, known.Flushed),
+			Hint: "the server lost WAL, or somebody confirmed what was not there. Stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`. Rows that were written since then are not sent: " +
+				"`cdc-relay audit` says which, and `cdc-relay replay` sends them"}
 	}
 	return nil
 }
