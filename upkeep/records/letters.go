@@ -142,8 +142,8 @@ func (r *Reader) unchanged(ctx context.Context, first bool) error {
 		return err
 	}
 	if seen.ID == "" {
-		return advice.Give(errors.New("the brokers give topics no ids, as Kafka before 2.8: nothing would show that it was deleted and created again, and letters that waited in it are lost"),
-			"update the brokers to Kafka 2.8 or later, and then declare it: `cdc-relay setup --before-slot delivered`")
+		return advice.Give(errors.New("the brokers give topics no ids, as Kafka before 2.8: nothing would show that it was deleted and created again, and that the letters that waited in it are lost"),
+			"use brokers that give topics ids (Kafka 2.8 or later), and then declare it: `cdc-relay setup --before-slot delivered`")
 	}
 	now := stored.LettersTopic{Topic: topic, ID: seen.ID, Begins: seen.Begins, At: time.Now()}
 	value := r.recorded()
