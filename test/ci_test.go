@@ -118,8 +118,8 @@ func TestCI_CompilesTheBinaryInEachTurn(t *testing.T) {
 	}
 }
 
-// A test has the garbage collector that users have, and compilers have another.
-func TestCI_TestsCollectGarbageAsAlways(t *testing.T) {
+// Programs that tests start collect garbage as those of users do, and compilers less often.
+func TestCI_ProgramsCollectGarbageAsAlways(t *testing.T) {
 	folder := t.TempDir()
 	program := "package main\n\nimport \"os\"\n\nfunc main() { println(\"GOGC=\" + os.Getenv(\"GOGC\")) }\n"
 	for name, text := range map[string]string{"go.mod": "module m\n", "main.go": program} {
