@@ -26,11 +26,11 @@ import (
 func gapPatience(slots int) time.Duration { return time.Minute + time.Duration(slots)*time.Second }
 
 // AcceptGap removes the checkpoints of the slots that a relay would not stream from because
-// of them, or whose rows it could take for delivered (resume.Config.BeyondWAL). Those of the other slots stay, or a gap of theirs that comes until the next
-// run would be accepted with this one. A relay that streams would not write its
-// checkpoint again before it confirms more, and slots of that name on other servers keep
-// theirs. With dryRun it only says what it would remove, also of slots that setup is
-// still to make.
+// of them, or whose rows it could take for delivered (resume.Config.BeyondWAL). Those of the
+// other slots stay, or a gap of theirs that comes until the next run would be accepted with this
+// one. A relay that streams would not write its checkpoint again before it confirms more, and
+// slots of that name on other servers keep theirs. With dryRun it only says what it would remove,
+// also of slots that setup is still to make.
 func (s *Setup) AcceptGap(ctx context.Context, dryRun bool) error {
 	return s.acceptGap(ctx, dryRun, nil)
 }
