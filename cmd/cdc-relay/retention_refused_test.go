@@ -125,6 +125,8 @@ func TestRetention_NeedsAnIndexInALargeTable(t *testing.T) {
 	k.db.Exec(t, `ALTER TABLE outbox SET (autovacuum_enabled = off);
 		INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT 'order', n::text, 'x', '{}' FROM generate_series(1, 120000) n`)
 	k.refusesRetention(t, exitRefused, "no_index", `CREATE INDEX CONCURRENTLY ON "public"."outbox" ("created_at")`)
+	// An index over rows that were updated in place is not used while an older transaction runs, also one of another test.
+	k.db.Exec(t, "VACUUM FULL outbox")
 	k.db.Exec(t, `CREATE INDEX young ON outbox (created_at) WHERE event_type = 'x'; CREATE INDEX other ON outbox (event_type, created_at)`)
 	k.refusesRetention(t, exitRefused, "no_index", "or set outbox[0].retention.scan: blocks")
 	without := k.env
