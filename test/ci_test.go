@@ -58,7 +58,7 @@ func TestCI_CompilesWhereTheCallerSays(t *testing.T) {
 		bash() { [ -n "$ACCOUNT" ]; }
 		id() { echo 0; }
 		step() { echo "$*"; }
-		part=tests turn=
+		part=tests
 		tests`
 	for account, want := range map[string]string{"": "GOTMPDIR=/large ", "yes": "GOTMPDIR=/tmp "} {
 		got := ciFunctions(t, with, "ACCOUNT="+account, "TMPDIR=/large", "GOTMPDIR=")
@@ -74,7 +74,7 @@ func TestCI_RestRunsWhereTheTestsWereCompiled(t *testing.T) {
 		in_memory() { :; }
 		bash() { [ -n "$ACCOUNT" ]; }
 		id() { echo 0; }
-		part=all place=$PLACE day=1 turn= root_tests=(:)
+		part=all place=$PLACE day=1 root_tests=(:)
 		step() { :; }
 		tests >/dev/null 2>&1
 		step() { echo "$*"; }
@@ -88,32 +88,26 @@ func TestCI_RestRunsWhereTheTestsWereCompiled(t *testing.T) {
 	}
 }
 
-// Whatever has its turn, the binary is compiled with its own flags: for the image, or by make build.
-func TestCI_CompilesTheBinaryInEachTurn(t *testing.T) {
+// The binary is compiled with its own flags once: for the image, or by make build.
+func TestCI_CompilesTheBinaryOnce(t *testing.T) {
 	const with = `
 		in_memory() { :; }
 		bash() { true; }
 		id() { echo 0; }
-		part=all day=1 place=$PLACE turn=$TURN root_tests=(:)
+		part=all day=1 place=$PLACE root_tests=(:)
 		step() { echo "$*"; if [ "$1" = engine ] && [ -n "$ENGINE" ]; then touch "$place/engine"; fi; }
 		journeys() { :; }
 		tests
 		rest`
-	for _, c := range []struct {
-		turn, engine                  string
-		container, examples, compiles bool
-	}{
-		{"containers", "yes", true, false, false}, {"containers", "", true, false, true},
-		{"examples", "yes", false, true, true},
-		{"", "yes", true, true, false}, {"", "", true, true, true},
-	} {
-		got := ciFunctions(t, with, "PLACE="+t.TempDir(), "TURN="+c.turn, "ENGINE="+c.engine)
-		container, examples := strings.Contains(got, "engine .ci/as"), !strings.Contains(got, "CDC_RELAY_TEST_EXAMPLES=go")
-		if compiles := strings.Contains(got, "make build"); container != c.container || examples != c.examples || compiles != c.compiles {
-			t.Errorf("turn %q, engine %q: containers %v, examples %v, make build %v:\n%s", c.turn, c.engine, container, examples, compiles, got)
+	for engine, want := range map[string]int{"yes": 0, "": 1} {
+		got := ciFunctions(t, with, "PLACE="+t.TempDir(), "ENGINE="+engine)
+		if n := strings.Count(got, "make build"); n != want {
+			t.Errorf("engine %q: make build %d times, want %d:\n%s", engine, n, want, got)
 		}
-		if strings.Count(got, "make test SHORT=1") != 1 || strings.Count(got, "make test-root SHORT=1") != 1 || strings.Count(got, "make lint") != 1 {
-			t.Errorf("turn %q: the tests or the linters are left out:\n%s", c.turn, got)
+		for _, step := range []string{"make test SHORT=1", "make test-root SHORT=1", "make lint", ".ci/engine"} {
+			if strings.Count(got, step) != 1 {
+				t.Errorf("engine %q: not once %s:\n%s", engine, step, got)
+			}
 		}
 	}
 }

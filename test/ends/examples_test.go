@@ -70,9 +70,6 @@ func java(class string, before ...string) []string {
 	return slices.Concat([]string{"java"}, quickJava, []string{"-cp", strings.Join(folders, ":"), class})
 }
 
-// examplesVariable is `go` for those alone that need no other language.
-const examplesVariable = "CDC_RELAY_TEST_EXAMPLES"
-
 const installRuntimes = "bash .ci/install brings what a Debian lacks; Node 20 or newer comes from its own pages"
 
 var prepared sync.Map // folder of examples/: func() (string, error)
@@ -81,9 +78,6 @@ var prepared sync.Map // folder of examples/: func() (string, error)
 func (x example) ready(t *testing.T) string {
 	t.Helper()
 	harness.NeedsServer(t, "PostgreSQL") // installing takes a minute, and would be for nothing
-	if testing.Short() && x.installs && os.Getenv(examplesVariable) == "go" {
-		t.Skipf("SKIPPED: %s is go, and this example is not", examplesVariable)
-	}
 	for _, program := range x.needs {
 		if _, err := exec.LookPath(program); err != nil {
 			harness.Missing(t, program, err, installRuntimes)
