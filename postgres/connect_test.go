@@ -306,35 +306,23 @@ func TestConnect_ChecksTheServersCertificate(t *testing.T) {
 
 // A question of another protocol is a FATAL line in the server's log, and one more process.
 func TestConnect_AsksAServerWithoutTLSNothingElse(t *testing.T) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
 	got := make(chan string, 10)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			backend := pgproto3.NewBackend(conn, conn)
-			message, err := backend.ReceiveStartupMessage()
-			switch message.(type) {
-			case *pgproto3.SSLRequest:
-				got <- "TLS"
-				_, _ = conn.Write([]byte("N"))
-			case *pgproto3.StartupMessage:
-				got <- "startup"
-				backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "password authentication failed"})
-				_ = backend.Flush()
-			default:
-				got <- fmt.Sprintf("%T, %v", message, err)
-			}
-			conn.Close()
+	at := serve(t, "127.0.0.1:0", func(conn net.Conn) {
+		backend := pgproto3.NewBackend(conn, conn)
+		message, err := backend.ReceiveStartupMessage()
+		switch message.(type) {
+		case *pgproto3.SSLRequest:
+			got <- "TLS"
+			_, _ = conn.Write([]byte("N"))
+		case *pgproto3.StartupMessage:
+			got <- "startup"
+			backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: "28P01", Message: "password authentication failed"})
+			_ = backend.Flush()
+		default:
+			got <- fmt.Sprintf("%T, %v", message, err)
 		}
-	}()
-	_, err = postgres.Connect(t.Context(), postgres.Config{URL: "postgres://u:hush@" + listener.Addr().String() + "/d?sslmode=prefer"}, false)
+	})
+	_, err := postgres.Connect(t.Context(), postgres.Config{URL: "postgres://u:hush@" + at.String() + "/d?sslmode=prefer"}, false)
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonAuth)
 	for _, want := range []string{"TLS", "startup"} {
 		if message := <-got; message != want {
@@ -348,39 +336,50 @@ func TestConnect_AsksAServerWithoutTLSNothingElse(t *testing.T) {
 	}
 }
 
-// askCleartext is a server that wants the password in clear text, and tells
-// whether one came.
-func askCleartext(t *testing.T) (port int, got chan string) {
+// serve gives each connection to handle, and closes it.
+func serve(t *testing.T, address string, handle func(net.Conn)) *net.TCPAddr {
 	t.Helper()
-	listener, err := net.Listen("tcp4", "0.0.0.0:0")
+	listener, err := net.Listen("tcp4", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	got = make(chan string, 10)
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			backend := pgproto3.NewBackend(conn, conn)
-			if _, err := backend.ReceiveStartupMessage(); err == nil {
-				backend.Send(&pgproto3.AuthenticationCleartextPassword{})
-				_ = backend.SetAuthType(pgproto3.AuthTypeCleartextPassword)
-				if backend.Flush() == nil {
-					message, _ := backend.Receive()
-					if password, ok := message.(*pgproto3.PasswordMessage); ok {
-						got <- password.Password
-					} else {
-						got <- ""
-					}
-				}
-			}
+			handle(conn)
 			conn.Close()
 		}
 	}()
-	return listener.Addr().(*net.TCPAddr).Port, got
+	return listener.Addr().(*net.TCPAddr)
+}
+
+// askCleartext is a server that wants the password in clear text, and tells
+// whether one came.
+func askCleartext(t *testing.T) (port int, got chan string) {
+	t.Helper()
+	got = make(chan string, 10)
+	at := serve(t, "0.0.0.0:0", func(conn net.Conn) {
+		backend := pgproto3.NewBackend(conn, conn)
+		if _, err := backend.ReceiveStartupMessage(); err != nil {
+			return
+		}
+		backend.Send(&pgproto3.AuthenticationCleartextPassword{})
+		_ = backend.SetAuthType(pgproto3.AuthTypeCleartextPassword)
+		if backend.Flush() != nil {
+			return
+		}
+		message, _ := backend.Receive()
+		if password, ok := message.(*pgproto3.PasswordMessage); ok {
+			got <- password.Password
+		} else {
+			got <- ""
+		}
+	})
+	return at.Port, got
 }
 
 func TestConnect_KeepsTheCleartextPasswordFromTheNetwork(t *testing.T) {

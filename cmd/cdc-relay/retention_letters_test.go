@@ -94,8 +94,7 @@ func TestRetention_KeepsTheRowOfALetterWhoseTopicWasMadeAnew(t *testing.T) {
 	k.deletes(t, "deleted 2 rows")
 }
 
-// Before Kafka 2.8 topics have no ids, and nothing shows that a topic was made anew: rows stay, whether it
-// was or not.
+// Before Kafka 2.8 topics have no ids. Nothing shows whether the dead-letter topic was recreated, so rows stay.
 func TestRetention_KeepsRowsWhereTopicsHaveNoIDs(t *testing.T) {
 	t.Parallel()
 	k, letters := withLetterOf(t, newLifeWith(t, sandbox.KafkaOptions{Speaks: kversion.V2_7_0()}))
