@@ -19,7 +19,7 @@ const (
 	latencyWriters = 8
 	warmUp         = 2 * time.Second
 	brokerWarmUp   = 40 * time.Second
-	maxLatencyRows = 1 << 20
+	maxLatencyRows = 1 << 22 // of one measurement; 119 of them stay below firstProbe
 )
 
 var latencyRates = []int{100, 1000, 5000}
