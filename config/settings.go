@@ -98,7 +98,7 @@ type markSettings struct {
 	Column    string   `yaml:"column" desc:"Column that the relay sets on delivered rows: a timestamp, a boolean, or a status whose default marks unpublished rows. Empty: rows are not marked. Needs relay.detect_moved_slot or exactly_once."`
 	Value     string   `yaml:"value" desc:"Value of the column for a delivered row. Empty: now for a timestamp, true for a boolean. Required for a status, for example sent."`
 	Interval  duration `yaml:"interval" default:"1s" desc:"With maintenance.in_run: how often run looks for rows to mark."`
-	BatchRows int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction at most, 1 to 10000. With maintenance.max_rows_per_second a transaction has a 25th of those, or 50 if that is more."`
+	BatchRows int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction at most, 1 to 10000. With maintenance.max_rows_per_second a transaction has a 50th of those, or 50 if that is more."`
 }
 
 type rejectsSettings struct {
@@ -112,7 +112,7 @@ type maintenanceSettings struct {
 	PasswordFile      string   `yaml:"password_file" desc:"With url: file that holds the password; read again at every connect."`
 	InRun             bool     `yaml:"in_run" default:"true" desc:"run does the work beside the stream, while it holds the slot. false: cdc-relay retention --once and mark --once do it, from cron for example."`
 	Interval          duration `yaml:"interval" default:"1m" desc:"With in_run: how often run looks for rows that are due."`
-	BatchRows         int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction at most, 1 to 10000. With maintenance.max_rows_per_second a transaction has a 25th of those, or 50 if that is more."`
+	BatchRows         int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction at most, 1 to 10000. With maintenance.max_rows_per_second a transaction has a 50th of those, or 50 if that is more."`
 	MaxRowsPerSecond  int      `yaml:"max_rows_per_second" default:"5000" desc:"Rows a second at most; 0: no limit."`
 	Wait              duration `yaml:"wait" default:"60s" desc:"How long to wait until the slots have passed the rows, and for standby servers that are behind."`
 	AlsoWaitFor       []string `yaml:"also_wait_for" desc:"Slots of other pipelines that read these tables: rows stay until these slots have passed them too."`

@@ -17,7 +17,7 @@ import (
 
 func TestLimits_BoundWhatIsDoneAndProvenTogether(t *testing.T) {
 	for _, tt := range []struct{ batch, rate, piece, named, ahead int }{
-		{1000, 0, 1000, 1000, 20_000}, {1000, 5000, 200, 1000, 20_000}, {1000, 100, 50, 100, 1000}, {1000, 1, 1, 1, 10}, {10_000, 12_000, 480, 10_000, 120_000}, {1, 0, 1, 1, 20},
+		{1000, 0, 1000, 1000, 20_000}, {1000, 5000, 100, 1000, 20_000}, {1000, 100, 50, 100, 1000}, {1000, 1, 1, 1, 10}, {10_000, 12_000, 240, 10_000, 120_000}, {1, 0, 1, 1, 20},
 		{100, 5000, 100, 100, 2000},
 	} {
 		l := Limits{BatchRows: tt.batch, MaxRowsPerSecond: tt.rate}
@@ -95,7 +95,7 @@ func TestJob_SpreadsTheRowsOfASecond(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		for i, d := range at {
-			if d != time.Duration(i)*40*time.Millisecond || s.acted[i] != 200 {
+			if d != time.Duration(i)*20*time.Millisecond || s.acted[i] != 100 {
 				t.Fatalf("%d rows after %s, as number %d", s.acted[i], d, i)
 			}
 		}

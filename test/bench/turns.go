@@ -29,7 +29,7 @@ var turnOrder = []turn{alone, proving, alone, byHand}
 const (
 	turnLength = 5 * time.Second
 	turnSettle = 500 * time.Millisecond // of its beginning, which does not count: a command that was frozen makes up for 200 ms
-	handPieces = 25                     // statements a second by hand
+	handPieces = 50                     // statements a second by hand
 )
 
 // turnCycles is how often the turns come: each kind of work gets the seconds of a measurement.
