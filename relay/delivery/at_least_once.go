@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/retry"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -50,7 +51,7 @@ func (g *atLeastOnce) send(f *InFlight) {
 	}
 }
 
-// Close remembers the part of an open transaction that is delivered (partialTransaction). Only
+// Close remembers the part of an open transaction that is delivered (resume.Partial). Only
 // the tracker knows that every row which was taken is delivered: a recovery that was cut short
 // may still have failed records. Close remembers nothing if the server refuses to read on
 // (KindRefused, which ending.Unreadable includes): the publication may be the cause, and a corrected
@@ -62,7 +63,7 @@ func (g *atLeastOnce) Close(cause error) {
 	}
 	stats := d.tracker.Stats()
 	if last, open := d.session.Last(); open && stats.Rows == 0 {
-		d.shared.partial = partialTransaction{last, g.ToRepeat(stats), d.tracker.Confirmable()}
+		d.shared.partial = resume.Partial{Last: last, Rows: g.ToRepeat(stats), After: d.tracker.Confirmable()}
 	}
 }
 
@@ -70,7 +71,7 @@ func (g *atLeastOnce) Close(cause error) {
 // transaction or of an earlier one is not acknowledged. Until this session has read as many, it is
 // the number that the last session left (partialAtStart).
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
-	return max(stats.Waiting+max(0, int(g.delivery.shown.unconfirmed.Load())), g.delivery.partialAtStart.unconfirmed(g.delivery.tracker.Confirmable()))
+	return max(stats.Waiting+max(0, int(g.delivery.shown.unconfirmed.Load())), g.delivery.partialAtStart.Unconfirmed(g.delivery.tracker.Confirmable()))
 }
 
 // undelivered is one record that has to be sent again.

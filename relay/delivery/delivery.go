@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -138,8 +139,8 @@ type Delivery struct {
 
 	sends          sends
 	shown          shown
-	partialAtStart partialTransaction // by an earlier session, as this one found it
-	isolates       bool               // this session aborted rows together with one that cannot be read: the next sends them by themselves (ErrIsolated)
+	partialAtStart resume.Partial // by an earlier session, as this one found it
+	isolates       bool           // this session aborted rows together with one that cannot be read: the next sends them by themselves (ErrIsolated)
 }
 
 // sends are the Sends that are not answered, or failed.
@@ -203,7 +204,7 @@ func (d *Delivery) Route(f *InFlight) error {
 	d.shared.schemas.Learn()
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
-		if d.covers(row) || d.start.AlreadySent(row) || d.shared.partial.covers(row) {
+		if d.covers(row) || d.start.AlreadySent(row) || d.shared.partial.Covers(row) {
 			d.shared.router.SkipRow(f.buf, row)
 			f.routed++
 			continue

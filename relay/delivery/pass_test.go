@@ -28,7 +28,7 @@ func TestRoute_CountsRowsThatWereDeliveredBefore(t *testing.T) {
 			d.start.AlreadySent = func(row *wal.Row) bool { return row.Ordinal <= 2 }
 		},
 		"the beginning before an unreadable row": func(d *Delivery) {
-			d.shared.partial.last = wal.Place{Commit: commit, Ordinal: 2}
+			d.shared.partial.Last = wal.Place{Commit: commit, Ordinal: 2}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

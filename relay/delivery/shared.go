@@ -34,7 +34,7 @@ type Shared struct {
 	ends       knownEnd
 	rejections rejections
 	traces     *traces.Open
-	partial    partialTransaction
+	partial    resume.Partial
 	isolated   wal.LSN                         // commit of the transaction that shares no Kafka transaction with earlier rows
 	history    wal.Lineage                     // the history that partial, isolated, rejections and the counts of Rejected are of
 	finished   atomic.Int64                    // records of batches that are delivered
@@ -59,6 +59,23 @@ func New(cfg Config, routes *router.Router, keeper *schemas.Keeper, journal reje
 	s.Letters.Fences, s.Letters.IDColumn = cfg.Guarantee == ExactlyOnce, routes.IDColumn
 	return s
 }
+
+// forget drops what belongs to another history: in this one the same positions are other rows'.
+// If the slot went back, earlier rows are sent again, and the partial transaction has to follow them.
+func (s *Shared) forget(to wal.Lineage, start wal.LSN) {
+	if start < s.partial.After {
+		s.ForgetPartial()
+	}
+	if s.history != to {
+		s.history, s.partial, s.isolated = to, resume.Partial{}, 0
+		s.rejections = newRejections()
+		s.Rejected.Forget()
+	}
+}
+
+// ForgetPartial forgets that the beginning of a transaction was delivered: another relay may send
+// it again.
+func (s *Shared) ForgetPartial() { s.partial = resume.Partial{} }
 
 // Finished counts records of batches that are delivered.
 func (s *Shared) Finished() int64 { return s.finished.Load() }

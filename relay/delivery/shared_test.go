@@ -11,21 +11,21 @@ import (
 func TestPartialTransaction_IsOfOneHistory(t *testing.T) {
 	at := wal.Place{Commit: 130, Ordinal: 3}
 	counted := 0
-	s := &Shared{history: wal.Lineage{SystemID: "1", Timeline: 1}, partial: partialTransaction{last: at, after: 120}, isolated: 130}
+	s := &Shared{history: wal.Lineage{SystemID: "1", Timeline: 1}, partial: resume.Partial{Last: at, After: 120}, isolated: 130}
 	s.Rejected.Count = func(string, string, wal.Place, error) { counted++ }
 	again := func() int { s.Rejected.Reject("route", "public.outbox", at, nil); return counted }
 	again()
 	txn := &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}
 	rows := []wal.Row{{Txn: txn, Ordinal: 3}, {Txn: txn, Ordinal: 4}}
 	s.forget(wal.Lineage{SystemID: "1", Timeline: 1}, 120)
-	if !s.partial.covers(&rows[0]) || s.partial.covers(&rows[1]) {
+	if !s.partial.Covers(&rows[0]) || s.partial.Covers(&rows[1]) {
 		t.Error("it covers what it should not")
 	}
 	if again() != 1 || s.isolated != 130 {
 		t.Error("a row that was counted, or a transaction that was taken apart, is forgotten")
 	}
 	s.forget(wal.Lineage{SystemID: "1", Timeline: 2}, 120)
-	if s.partial.covers(&rows[0]) {
+	if s.partial.Covers(&rows[0]) {
 		t.Error("it covers a row of another history")
 	}
 	if again() != 2 || s.isolated != 0 {

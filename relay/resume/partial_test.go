@@ -1,4 +1,4 @@
-package delivery
+package resume
 
 import (
 	"testing"
@@ -8,9 +8,9 @@ import (
 
 // A server sends a transaction again whose commit record begins at the confirmed position.
 func TestPartial_IsUnconfirmedUntilThePositionIsPastItsCommit(t *testing.T) {
-	p := partialTransaction{last: wal.Place{Commit: 130, Ordinal: 2}, rows: 2}
+	p := Partial{Last: wal.Place{Commit: 130, Ordinal: 2}, Rows: 2}
 	for confirmed, want := range map[wal.LSN]int{129: 2, 130: 2, 131: 0} {
-		if got := p.unconfirmed(confirmed); got != want {
+		if got := p.Unconfirmed(confirmed); got != want {
 			t.Errorf("confirmed to %s: %d rows are unconfirmed, want %d", confirmed, got, want)
 		}
 	}
