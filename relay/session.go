@@ -259,8 +259,8 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 		s.relay.ev.BatchReceived(b)
 	}
 	s.relay.monitor.Read(b)
-	if b.Closes != 0 {
-		s.delivery.SendHeld(b.Closes)
+	if err := s.delivery.Begin(b); err != nil {
+		return err
 	}
 	s.taken.open = b.Open
 	s.taken.reads(b)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -28,6 +30,32 @@ type Position struct {
 	End wal.LSN
 
 	Part Part // of the transaction that was divided; zero when there is none
+	Last Last
+}
+
+// Last is the last transaction of which a row is delivered, whole or in part. End may be far beyond it, where
+// the stream had no row. It tells whether a server has the history that the record is of.
+type Last struct {
+	Commit  wal.LSN   // start of its commit record, as wal.Place has it; zero: not recorded
+	XID     uint32    // zero: a message outside any transaction, or Known is false
+	Time    time.Time // of the commit, by the server's clock
+	Message string    // of a message outside any transaction: the hash of its body
+}
+
+// Known reports whether the transaction can be recognised. If not, no more is known than that no later row is delivered.
+func (l *Last) Known() bool { return l.XID != 0 || l.Message != "" }
+
+// LastOf is the transaction of a row.
+func LastOf(row *wal.Row) Last {
+	l := Last{Commit: row.Place().Commit, XID: row.Txn.XID, Time: row.Txn.Time.UTC()}
+	if row.Outside() {
+		h := fnv.New64a()
+		if len(row.Values) > 0 {
+			_, _ = h.Write(row.Body())
+		}
+		l.Message = fmt.Sprintf("%x", h.Sum64())
+	}
+	return l
 }
 
 // Part is how far a transaction is delivered that was too large for one Kafka
@@ -38,11 +66,11 @@ type Part struct {
 	Shape  string  // of the configuration that counted: another may count other rows
 }
 
-// Covers reports whether a row is delivered. It may be asked only about rows of the
-// record's own history.
+// Covers reports whether a row is delivered. It may be asked only about rows of the record's own
+// history, which has none between Last and End: a row there is of another one.
 func (r *Position) Covers(commit wal.LSN, ordinal uint64) bool {
 	// The end of one transaction may be the start of the next one's commit record.
-	return commit < r.End || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
+	return commit < r.End && (commit <= r.Last.Commit || r.Last.Commit == 0) || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
 }
 
 // Behind reports whether another record of the same history covers more.
@@ -62,11 +90,38 @@ func (r *Position) Exceeds(end wal.LSN) bool {
 	return r.End > end || r.Part.Commit != 0 && r.Part.Commit >= end
 }
 
+// Advance moves the record to the end of a whole transaction, or to that of a keep-alive. last is the
+// last row that was read, nil if there is none. A position before the divided transaction leaves it as it is.
+func (r *Position) Advance(end wal.LSN, last *wal.Row) {
+	r.End = max(r.End, end)
+	if r.Part.Commit < end {
+		r.Part = Part{}
+	}
+	if last != nil && last.Place().Commit < end && last.Place().Commit >= r.Last.Commit {
+		r.Last = LastOf(last)
+	}
+}
+
+// Divide moves the record past a row of a transaction that continues. It never goes back: a slot
+// that lags behind brings transactions again that the record covers.
+func (r *Position) Divide(last *wal.Row, shape string) {
+	switch commit := last.Txn.Commit; {
+	case commit < max(r.End, r.Part.Commit):
+	case commit == r.Part.Commit:
+		r.Part.Rows = max(r.Part.Rows, last.Ordinal)
+	default:
+		r.Part, r.Last = Part{Commit: commit, Rows: last.Ordinal, Shape: shape}, LastOf(last)
+	}
+}
+
 // UpTo is what of the record is left on a timeline that forked at a position.
 func (r Position) UpTo(fork wal.LSN) Position {
 	r.End = min(r.End, fork)
 	if r.Part.Commit >= fork {
 		r.Part = Part{}
+	}
+	if r.Last.Commit >= fork {
+		r.Last = Last{Commit: fork - 1}
 	}
 	return r
 }
@@ -83,6 +138,10 @@ type wire struct {
 	Commit      string `json:"part_commit_lsn,omitempty"`
 	Rows        uint64 `json:"part_rows,omitempty"`
 	Shape       string `json:"part_shape,omitempty"`
+	LastCommit  string `json:"last_commit_lsn,omitempty"`
+	LastXID     uint32 `json:"last_xid,omitempty"`
+	LastTime    string `json:"last_commit_time,omitempty"`
+	LastMessage string `json:"last_message_hash,omitempty"`
 	Relay       string `json:"relay_version,omitempty"`
 }
 
@@ -90,10 +149,16 @@ type wire struct {
 func (r *Position) Encode() []byte {
 	w := wire{
 		Version: recordVersion, System: r.System, Timeline: r.Timeline, Slot: r.Slot, Publication: r.Publication,
-		End: r.End.String(), Rows: r.Part.Rows, Shape: r.Part.Shape, Relay: r.Relay,
+		End: r.End.String(), Rows: r.Part.Rows, Shape: r.Part.Shape, LastXID: r.Last.XID, LastMessage: r.Last.Message, Relay: r.Relay,
 	}
 	if r.Part.Commit != 0 {
 		w.Commit = r.Part.Commit.String()
+	}
+	if r.Last.Commit != 0 {
+		w.LastCommit = r.Last.Commit.String()
+	}
+	if !r.Last.Time.IsZero() {
+		w.LastTime = r.Last.Time.UTC().Format(time.RFC3339Nano)
 	}
 	if r.Began != 0 {
 		w.Began = r.Began.String()
@@ -118,21 +183,28 @@ func ParsePosition(value []byte) (Position, error) {
 	}
 	r := Position{
 		System: w.System, Timeline: w.Timeline, Slot: w.Slot, Publication: w.Publication, Relay: w.Relay,
-		Part: Part{Rows: w.Rows, Shape: w.Shape},
+		Part: Part{Rows: w.Rows, Shape: w.Shape}, Last: Last{XID: w.LastXID, Message: w.LastMessage},
 	}
 	var err error
 	if r.End, err = wal.ParseLSN(w.End); err != nil {
 		return Position{}, fmt.Errorf("read checkpoint: end_lsn: %w", err)
 	}
-	if w.Commit != "" {
-		if r.Part.Commit, err = wal.ParseLSN(w.Commit); err != nil {
-			return Position{}, fmt.Errorf("read checkpoint: part_commit_lsn: %w", err)
+	for _, optional := range []struct {
+		name, text string
+		to         *wal.LSN
+	}{{"part_commit_lsn", w.Commit, &r.Part.Commit}, {"last_commit_lsn", w.LastCommit, &r.Last.Commit}, {"timeline_lsn", w.Began, &r.Began}} {
+		if optional.text == "" {
+			continue
+		}
+		if *optional.to, err = wal.ParseLSN(optional.text); err != nil {
+			return Position{}, fmt.Errorf("read checkpoint: %s: %w", optional.name, err)
 		}
 	}
-	if w.Began != "" {
-		if r.Began, err = wal.ParseLSN(w.Began); err != nil {
-			return Position{}, fmt.Errorf("read checkpoint: timeline_lsn: %w", err)
+	if w.LastTime != "" {
+		if r.Last.Time, err = time.Parse(time.RFC3339Nano, w.LastTime); err != nil {
+			return Position{}, fmt.Errorf("read checkpoint: last_commit_time: %w", err)
 		}
+		r.Last.Time = r.Last.Time.UTC()
 	}
 	switch {
 	case r.System == "" || r.Slot == "":
@@ -141,6 +213,8 @@ func ParsePosition(value []byte) (Position, error) {
 		return Position{}, errors.New("read checkpoint: end_lsn is zero")
 	case r.Part.Commit == 0 && r.Part != (Part{}), r.Part.Commit != 0 && (r.Part.Rows == 0 || r.Part.Commit < r.End):
 		return Position{}, fmt.Errorf("read checkpoint: a part of %d rows that commit at %s contradicts end_lsn %s", r.Part.Rows, r.Part.Commit, r.End)
+	case r.Last.Commit == 0 && r.Last != (Last{}), r.Last.Time.Year() < 1, r.Last.Time.Year() > 9999:
+		return Position{}, fmt.Errorf("read checkpoint: the last transaction committed at %s, by the clock at %q", r.Last.Commit, w.LastTime)
 	}
 	return r, nil
 }

@@ -25,6 +25,7 @@ type atLeastOnce struct{ delivery *Delivery }
 
 func (g *atLeastOnce) Rules() Rules                        { return Rules{Repeats: true} }
 func (g *atLeastOnce) covers(*wal.Row) bool                { return false }
+func (g *atLeastOnce) follow(*wal.Batch) error             { return nil }
 func (g *atLeastOnce) Pass(wal.LSN)                        {}
 func (g *atLeastOnce) MakeRoom()                           {}
 func (g *atLeastOnce) Renewal() (<-chan time.Time, func()) { return nil, func() {} }

@@ -80,6 +80,9 @@ type guarantee interface {
 	// covers reports whether a row was delivered before this session began.
 	covers(row *wal.Row) bool
 
+	// follow takes each batch first. It returns why the session has to end: rows that it covers may be others.
+	follow(b *wal.Batch) error
+
 	// replace puts dead letters into the place of records that an earlier session found rejected or that
 	// the sink refuses, or drops them; at least once it replaces none. The row's records begin with the
 	// n-th of the batch. An error stops the routing at the row, which is routed again.
@@ -299,6 +302,8 @@ func RestartsAtOnce(err error) (why string, ok bool) {
 	switch {
 	case errors.Is(err, errReadAgain):
 		return "reading a large transaction for the second time", true
+	case errors.Is(err, resume.ErrOtherHistory):
+		return "sending everything from the slot's position on", true
 	case ResendChanged(err):
 		return "continuing from the checkpoint", true
 	}

@@ -20,8 +20,9 @@
 // rows; its position comes here (Pass) for exactly-once. The argument is in package checkpoint.
 //
 // What exactly-once does differently (exactly_once.go). Records and the position after them are
-// committed in one Kafka transaction. Nothing is retried inside a session: any failure aborts the
-// transaction and ends the session, and the next one starts from the committed position. No
-// position beyond that is reported to the server (Limit), and a session's start fences every
-// earlier one.
+// committed in one Kafka transaction. Rows that the position covers are skipped, and confirmed when
+// the stream has shown that it has the position's history (follow). Nothing is retried inside a
+// session: any failure aborts the transaction and ends the session, and the next one starts from the
+// committed position. No position beyond that is reported to the server (Limit), and a session's
+// start fences every earlier one.
 package delivery

@@ -35,7 +35,9 @@ type exactlyOnce struct {
 
 	refuser sink.Refuser // of the sink; nil: it knows of no record beforehand
 
+	found        []byte          // the topic's checkpoint when the session began
 	resumedAt    stored.Position // what was delivered before the session
+	held         atomic.Uint64   // the slot's position, until the stream has shown resumedAt.Last (resume.Prove); then zero
 	sentTo       stored.Position // after everything that was sent; used only by the deliverer
 	committedEnd atomic.Uint64   // position that may be confirmed to the server
 	lost         chan error      // why the sink gave up
@@ -99,11 +101,14 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.resumedAt, x.sentTo = at.Position, at.Position
+	x.found, x.resumedAt, x.sentTo = value, at.Position, at.Position
 	x.committedEnd.Store(uint64(at.Position.End))
+	if at.Unproven {
+		x.held.Store(uint64(d.start.LSN))
+	}
 	if at.Lost {
 		shared.committed.Store(&at.Position) // else the next start takes this checkpoint for one that lost its end
-		shared.loss = resume.Loss{Checkpoint: value, End: end}
+		shared.loss = resume.Loss{Checkpoint: value, End: end, Unseen: shared.loss.Unseen}
 	}
 	d.guarantee = x
 	shared.rejections.forget(&at.Position)
@@ -120,16 +125,24 @@ func (x *exactlyOnce) covers(row *wal.Row) bool {
 }
 
 func (x *exactlyOnce) Limit(lsn wal.LSN) wal.LSN {
+	if held := x.held.Load(); held != 0 {
+		return min(lsn, wal.LSN(held))
+	}
 	return min(lsn, wal.LSN(x.committedEnd.Load()))
 }
 
-// advance moves the position to the end of a whole transaction, or to that of a
-// keep-alive. A position before the divided transaction leaves it as it is.
-func (x *exactlyOnce) advance(end wal.LSN) {
-	x.sentTo.End = max(x.sentTo.End, end)
-	if x.sentTo.Part.Commit < end {
-		x.sentTo.Part = stored.Part{}
+func (x *exactlyOnce) follow(b *wal.Batch) error {
+	if x.held.Load() == 0 {
+		return nil
 	}
+	proven, err := resume.Prove(&x.resumedAt, b)
+	if err != nil {
+		x.delivery.shared.loss = resume.Loss{Checkpoint: x.found, End: x.delivery.start.LSN, Unseen: true}
+	}
+	if proven {
+		x.held.Store(0)
+	}
+	return err
 }
 
 // setPosition hands the sink the current position.
@@ -159,7 +172,7 @@ func (x *exactlyOnce) committed(pos *stored.Position) {
 
 func (x *exactlyOnce) Pass(through wal.LSN) {
 	if through > x.sentTo.End {
-		x.advance(through)
+		x.sentTo.Advance(through, nil)
 		x.setPosition(false)
 	}
 }
@@ -195,25 +208,12 @@ func (x *exactlyOnce) send(f *InFlight) {
 	switch {
 	case !all || len(d.held) > 0: // no position covers rows that wait for their commit, whatever came after them
 	case open:
-		x.advance(f.batch.Through)
-		x.divide(last)
+		x.sentTo.Advance(f.batch.Through, last)
+		x.sentTo.Divide(last, d.shared.cfg.Resume.Shape)
 		x.setPosition(false)
 	default:
-		x.advance(max(f.batch.Through, wal.EndBefore(rows, len(rows))))
+		x.sentTo.Advance(max(f.batch.Through, wal.EndBefore(rows, len(rows))), last)
 		x.setPosition(false)
-	}
-}
-
-// divide moves the position past a row of a transaction that continues. It never goes back: a slot
-// that lags behind brings transactions again that the position covers.
-func (x *exactlyOnce) divide(last *wal.Row) {
-	commit, part := last.Txn.Commit, &x.sentTo.Part
-	switch {
-	case commit < max(x.sentTo.End, part.Commit):
-	case commit == part.Commit:
-		part.Rows = max(part.Rows, last.Ordinal)
-	default:
-		*part = stored.Part{Commit: commit, Rows: last.Ordinal, Shape: x.delivery.shared.cfg.Resume.Shape}
 	}
 }
 
@@ -227,7 +227,7 @@ func (x *exactlyOnce) sendRowsBefore(f *InFlight, records []record.Record, i int
 	if n > 0 {
 		x.sendRecords(f, records[:n])
 	}
-	x.advance(wal.EndBefore(f.batch.Rows, i))
+	x.sentTo.Advance(wal.EndBefore(f.batch.Rows, i), &f.batch.Rows[i-1])
 	x.setPosition(now)
 	return records[n:]
 }
@@ -353,7 +353,7 @@ func (s *Shared) logResumed(at *resume.Point, origin wal.Origin) {
 		s.log.Error().Str("topic", s.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Position.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
 	case at.Lost:
 		s.monitor.LostForks.Add(1)
-		s.log.Error().Stringer("lsn", at.Position.End).Stringer("checkpoint", at.Was.End).Msg("the server's WAL ends before the checkpoint: its disk was put back to a copy, or it lost flushed WAL. Everything from the slot's position on is sent; rows that were delivered already are repeated")
+		s.log.Error().Stringer("lsn", at.Position.End).Stringer("checkpoint", at.Was.End).Msg(s.loss.Text())
 	case at.First:
 		s.log.Warn().Str("topic", s.cfg.Resume.CheckpointTopic).Str("slot", s.cfg.Resume.Slot).Stringer("lsn", at.Position.End).Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")
 	}

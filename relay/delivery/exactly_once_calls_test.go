@@ -20,6 +20,7 @@ import (
 type noting struct {
 	sink.Transactional
 	calls []string
+	lasts []wal.LSN // the last transactions of the positions
 }
 
 func (n *noting) Send(_ context.Context, records []record.Record, _ func(error)) {
@@ -39,7 +40,7 @@ func (n *noting) SetPosition(m sink.Position) {
 	if at.Part.Commit != 0 {
 		text += fmt.Sprintf(" and %d of %d", at.Part.Rows, at.Part.Commit)
 	}
-	n.calls = append(n.calls, text)
+	n.calls, n.lasts = append(n.calls, text), append(n.lasts, at.Last.Commit)
 }
 
 // calm is a session that nothing ends.
@@ -89,12 +90,13 @@ func TestExactly_SendsTransactionsWhole(t *testing.T) {
 		batch   *wal.Batch
 		blocked wal.LSN
 		want    []string
+		lasts   []wal.LSN
 	}{
-		{"one that ends where the batch does", &wal.Batch{Rows: rows(first, second), Through: 340}, 0, []string{"send r1 r2", "position 340"}},
+		{"one that ends where the batch does", &wal.Batch{Rows: rows(first, second), Through: 340}, 0, []string{"send r1 r2", "position 340"}, []wal.LSN{330}},
 		{"one that goes on after it", &wal.Batch{Rows: rows(first, open, open), Through: 320, Open: true}, 0,
-			[]string{"send r1", "position 320", "send r2 r3", "position 320 and 3 of 350"}},
-		{"one that goes on and is alone", &wal.Batch{Rows: rows(open, open), Through: 320, Open: true}, 0, []string{"send r1 r2", "position 320 and 2 of 350"}},
-		{"one that was isolated", &wal.Batch{Rows: rows(first, second), Through: 340}, 330, []string{"send r1", "position 320", "send r2", "position 340"}},
+			[]string{"send r1", "position 320", "send r2 r3", "position 320 and 3 of 350"}, []wal.LSN{310, 350}},
+		{"one that goes on and is alone", &wal.Batch{Rows: rows(open, open), Through: 320, Open: true}, 0, []string{"send r1 r2", "position 320 and 2 of 350"}, []wal.LSN{350}},
+		{"one that was isolated", &wal.Batch{Rows: rows(first, second), Through: 340}, 330, []string{"send r1", "position 320", "send r2", "position 340"}, []wal.LSN{310, 330}},
 	} {
 		x, to := noted(300)
 		x.delivery.shared.isolated = c.blocked
@@ -105,6 +107,9 @@ func TestExactly_SendsTransactionsWhole(t *testing.T) {
 		x.send(f)
 		if !slices.Equal(to.calls, c.want) {
 			t.Errorf("%s: the sink got %q, want %q", c.name, to.calls, c.want)
+		}
+		if !slices.Equal(to.lasts, c.lasts) {
+			t.Errorf("%s: the last transactions are at %d, want %d", c.name, to.lasts, c.lasts)
 		}
 	}
 }

@@ -8,35 +8,11 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
-	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 )
-
-// What lies before the position comes again where the slot is behind, in count too.
-func TestExactly_DivideNeverGoesBack(t *testing.T) {
-	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
-	part := stored.Part{Commit: 320, Rows: 9, Shape: "this"}
-	x := &exactlyOnce{delivery: d, sentTo: stored.Position{End: 300, Part: part}}
-	row := func(commit wal.LSN, ordinal uint64) *wal.Row {
-		return &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal}
-	}
-	for _, again := range []*wal.Row{row(250, 40), row(299, 1), row(310, 5), row(320, 3), row(320, 9)} {
-		if x.divide(again); x.sentTo.Part != part {
-			t.Fatalf("row %d of the transaction at %s: part %+v, want %+v", again.Ordinal, again.Txn.Commit, x.sentTo.Part, part)
-		}
-	}
-	part.Rows = 12
-	if x.divide(row(320, 12)); x.sentTo.Part != part {
-		t.Errorf("part %+v, want %+v", x.sentTo.Part, part)
-	}
-	x.advance(330)
-	if x.divide(row(330, 2)); x.sentTo.Part != (stored.Part{Commit: 330, Rows: 2, Shape: "this"}) {
-		t.Errorf("part %+v of the next transaction", x.sentTo.Part)
-	}
-}
 
 // After a fork other rows have the positions of those that were rejected.
 func TestExactly_RefusalsAreOfOneHistory(t *testing.T) {
@@ -198,18 +174,5 @@ func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
 	v.forget(&stored.Position{End: 300})
 	if len(v.records) != 1 || len(v.strips) != 1 || v.strips[late] != 1 {
 		t.Errorf("kept %v and %v", v.records, v.strips)
-	}
-}
-
-// The end of what lies before a transaction may be where its commit record begins: that is
-// not behind it, and a start from there must not send its first rows again.
-func TestExactly_APositionAtTheCommitRecordKeepsTheDividedTransaction(t *testing.T) {
-	part := stored.Part{Commit: 320, Rows: 9, Shape: "this"}
-	for end, want := range map[wal.LSN]stored.Part{300: part, 310: part, 320: part, 321: {}, 330: {}} {
-		x := &exactlyOnce{sentTo: stored.Position{End: 310, Part: part}}
-		x.advance(end)
-		if x.sentTo.Part != want || x.sentTo.End != max(end, 310) {
-			t.Errorf("%s: the position is %s with %+v, want %s with %+v", end, x.sentTo.End, x.sentTo.Part, max(end, 310), want)
-		}
 	}
 }

@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
@@ -52,5 +54,67 @@ func TestExactly_AnUnconfirmedStepBackIsNoLostCheckpoint(t *testing.T) {
 		if x := d.guarantee.(*exactlyOnce); x.resumedAt.End != 250 {
 			t.Errorf("with the checkpoint at %d the start covers what commits before %d", c.checkpoint, x.resumedAt.End)
 		}
+	}
+}
+
+// resumed is a delivery whose topic has a checkpoint that covers the slot's rows up to a transaction.
+func resumed(t *testing.T) (*Delivery, *wal.Txn) {
+	t.Helper()
+	last := &wal.Txn{XID: 7, Commit: 280, End: 290, Time: time.Unix(1000, 0)}
+	at := stored.Position{System: "7", Slot: "orders", Timeline: 1, End: 250}
+	at.Advance(300, &wal.Row{Txn: last, Ordinal: 1})
+	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Slot: "orders"}})
+	d.start.Origin, d.start.LSN, d.start.End = wal.Origin{SystemID: "7", Timeline: 1}, 250, 400
+	d.sink = &holding{value: at.Encode()}
+	if err := d.takeOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d, last
+}
+
+// The server sends what the checkpoint covers. That is skipped, and not confirmed before the stream has shown
+// the last transaction of it, whatever is committed meanwhile.
+func TestExactly_WhatIsSkippedIsConfirmedOnceItIsProven(t *testing.T) {
+	d, last := resumed(t)
+	earlier := &wal.Txn{XID: 6, Commit: 260, End: 270, Time: last.Time}
+	d.guarantee.(*exactlyOnce).committed(&stored.Position{End: 300})
+	for _, c := range []struct {
+		batch   *wal.Batch
+		confirm wal.LSN
+		want    wal.LSN
+	}{
+		{&wal.Batch{Through: 255}, 255, 250},
+		{&wal.Batch{Rows: []wal.Row{{Txn: earlier, Ordinal: 1}}, Through: 270}, 270, 250},
+		{&wal.Batch{Rows: []wal.Row{{Txn: last, Ordinal: 1}}, Through: 290}, 290, 290},
+		{&wal.Batch{Through: 350}, 350, 300},
+	} {
+		if err := d.Begin(c.batch); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Limit(c.confirm); got != c.want {
+			t.Errorf("after the batch up to %s the server gets %s, want %s", c.batch.Through, got, c.want)
+		}
+	}
+}
+
+// The server's disk was put back, and it has written other rows past the checkpoint since.
+func TestExactly_AStreamOfAnotherHistoryIsSentFromTheSlotOn(t *testing.T) {
+	d, last := resumed(t)
+	other := &wal.Txn{XID: 7, Commit: 280, End: 290, Time: last.Time.Add(time.Second)}
+	err := d.Begin(&wal.Batch{Rows: []wal.Row{{Txn: other, Ordinal: 1}}, Through: 290})
+	if _, again := RestartsAtOnce(err); !again || !errors.Is(err, resume.ErrOtherHistory) {
+		t.Fatalf("the session goes on with %v", err)
+	}
+	if got := d.Limit(290); got != 250 {
+		t.Errorf("the server gets %s of rows that were skipped", got)
+	}
+	if err := d.takeOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if x := d.guarantee.(*exactlyOnce); x.resumedAt.Covers(260, 1) || x.held.Load() != 0 || !d.shared.loss.Unseen {
+		t.Errorf("the next session begins with %+v, %+v", x.resumedAt, d.shared.loss)
+	}
+	if err := d.Begin(&wal.Batch{Rows: []wal.Row{{Txn: other, Ordinal: 1}}, Through: 290}); err != nil {
+		t.Errorf("the next session ends too: %v", err)
 	}
 }

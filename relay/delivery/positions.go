@@ -66,8 +66,20 @@ func (f *InFlight) confirmBeforeHeld(left int64) {
 	}
 }
 
-// SendHeld sends the rows that waited for the commit that ends at end.
-func (d *Delivery) SendHeld(end wal.LSN) {
+// Begin takes each batch first. It sends the rows that waited for the end of their transaction, if the batch
+// has it. An error ends the session.
+func (d *Delivery) Begin(b *wal.Batch) error {
+	if err := d.follow(b); err != nil {
+		return err
+	}
+	if b.Closes != 0 {
+		d.sendHeld(b.Closes)
+	}
+	return nil
+}
+
+// sendHeld sends the rows that waited for the commit that ends at end.
+func (d *Delivery) sendHeld(end wal.LSN) {
 	held := d.held
 	d.held = nil
 	for _, f := range held {

@@ -3,6 +3,7 @@
 // and check and setup show it beforehand.
 //
 //   - ExactlyOnce: from the slot's position and the checkpoint in Kafka.
+//   - Prove: whether the stream has the history that the checkpoint is of.
 //   - Promised: from the slot's position and the positions that relays promised not to pass
 //     (relay.detect_moved_slot).
 //   - ConfirmedUpTo: the one of the two that the guarantee has.

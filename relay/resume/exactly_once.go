@@ -13,6 +13,7 @@ import (
 // Point is where a relay with exactly-once continues.
 type Point struct {
 	Position stored.Position // covers what is delivered
+	Unproven bool            // the stream has to show that it has the checkpoint's last transaction (Prove)
 	Renew    bool            // the topic has to get Position
 	Gone     bool            // the topic has no checkpoint, but this process committed one
 	First    bool            // nobody knows of one
@@ -21,10 +22,11 @@ type Point struct {
 	Fork     *wal.Fork       // where the server's timeline left that of Was; nil: it did not
 }
 
-// Loss is a checkpoint that the server's WAL ended before. The zero value is none.
+// Loss is a checkpoint of WAL that the server does not have. The zero value is none.
 type Loss struct {
-	Checkpoint []byte // as the topic has it
-	End        wal.LSN
+	Checkpoint []byte  // as the topic has it
+	End        wal.LSN // up to which the server may have the checkpoint's WAL
+	Unseen     bool    // the stream showed it (ErrOtherHistory); else the end of the WAL did
 }
 
 // EndFor is the end of the WAL to compare a checkpoint with. Until the topic has another checkpoint that is
@@ -33,7 +35,17 @@ func (l *Loss) EndFor(checkpoint []byte, end wal.LSN) wal.LSN {
 	if checkpoint != nil && bytes.Equal(checkpoint, l.Checkpoint) {
 		return l.End
 	}
+	*l = Loss{}
 	return end
+}
+
+// Text says what was seen, and what follows.
+func (l *Loss) Text() string {
+	what := "the server's WAL ends before the checkpoint: its disk was put back to a copy, or it lost flushed WAL"
+	if l.Unseen {
+		what = "the stream lacks the last transaction of the checkpoint: the server's disk was put back to a copy, or it lost flushed WAL, or the configuration no longer has the table of that transaction"
+	}
+	return what + ". Everything from the slot's position on is sent; rows that were delivered already are repeated"
 }
 
 // ExactlyOnce decides what is delivered already. value is the checkpoint in the topic, nil if
@@ -76,7 +88,7 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 		at.Position.Timeline, at.Renew = origin.Timeline, true
 	} else if end != 0 && at.Position.Exceeds(end) && start <= at.Position.End {
 		at.Was, at.Lost, at.Renew = at.Position, true, true
-		at.Position.End, at.Position.Part = start, stored.Part{}
+		at.Position.End, at.Position.Part, at.Position.Last = start, stored.Part{}, stored.Last{}
 	}
 	at.Position.Began = origin.Begin(origin.Timeline)
 	at.Position.Publication, at.Position.Relay = c.Publication, c.Version
@@ -87,6 +99,10 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 		return at, refuse(fault.ReasonPartChanged, "restore outbox and postgres.publication as they were until that transaction is delivered",
 			"the transaction committing at %s is delivered up to row %d, counted under another configuration of tables", part.Commit, part.Rows)
 	}
+	if at.Position.Last.Commit == 0 {
+		at.Position.Last.Commit = max(at.Position.End-1, at.Position.Part.Commit)
+	}
+	at.Unproven = at.Position.Last.Known() && start <= at.Position.Last.Commit
 	return at, nil
 }
 
