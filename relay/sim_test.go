@@ -27,7 +27,8 @@ import (
 // simTxn is a committed transaction of the simulated server.
 type simTxn struct {
 	commit, end wal.LSN
-	rows        []string // type/key/payload
+	rows        []string  // type/key/payload
+	time        time.Time // of the commit; zero: that of batch
 }
 
 // sim is a server with a slot, and brokers, in virtual time: whatever the seed
@@ -356,6 +357,9 @@ func (f *simSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed
 		for at := 0; at < len(txn.rows); {
 			n := min(len(txn.rows)-at, 1+f.sim.int(8))
 			part := batch(txn.commit, 0, at+1, txn.rows[at:at+n]...)
+			if !txn.time.IsZero() {
+				part.Rows[0].Txn.Time = txn.time // the rows share it
+			}
 			pending.Rows, pending.Bytes = append(pending.Rows, part.Rows...), pending.Bytes+part.Bytes
 			if at += n; at == len(txn.rows) {
 				pending.Through = txn.end
