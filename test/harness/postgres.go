@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -166,6 +168,38 @@ func OwnPostgres(t testing.TB, options sandbox.PostgresOptions) *Database {
 		t.Fatal(err)
 	}
 	return createDatabase(t, server, version)
+}
+
+// CopyDisk copies the files of a test's own server, which it stops meanwhile. putBack replaces them by
+// the copy: the server is as it was, and on the same timeline.
+func (d *Database) CopyDisk(t testing.TB) (putBack func()) {
+	t.Helper()
+	data := filepath.Join(d.Server.Dir(), "data")
+	stopped := func(do func() error) {
+		t.Helper()
+		err := d.Server.Stop(t.Context(), sandbox.Fast)
+		if err == nil {
+			err = do()
+		}
+		if err == nil {
+			err = d.Server.Start(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied := func(from, to string) error {
+		out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		return err
+	}
+	stopped(func() error { return copied(data, data+"-copy") })
+	return func() {
+		t.Helper()
+		stopped(func() error { return errors.Join(os.RemoveAll(data), copied(data+"-copy", data)) })
+	}
 }
 
 var counter atomic.Int64

@@ -1,9 +1,6 @@
 package integration
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,7 +16,6 @@ type restored struct {
 	db    *harness.Database
 	p     *relaytest.Pipeline
 	topic string
-	data  string
 	rows  string // writes them
 }
 
@@ -27,7 +23,7 @@ func newRestored(t *testing.T) *restored {
 	t.Helper()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: harness.Versions()[0]})
 	p, w := exactlyOnce(t, db, harness.Kfake(t, kfakeDefault), "")
-	return &restored{db, p, w.Topic(), filepath.Join(db.Server.Dir(), "data"), `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+	return &restored{db, p, w.Topic(), `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 		SELECT $1, gen_random_uuid(), $2, to_jsonb(repeat('x', $4)) FROM generate_series(1, $3)`}
 }
 
@@ -45,32 +41,6 @@ func newRestoredMessages(t *testing.T) *restored {
 func (s *restored) insert(t *testing.T, event string, n, size int) {
 	t.Helper()
 	s.db.Exec(t, s.rows, strings.TrimSuffix(s.topic, "-events"), event, n, size)
-}
-
-func copyFolder(t *testing.T, from, to string) {
-	t.Helper()
-	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-// copyDisk keeps the server's files as they are now.
-func (s *restored) copyDisk(t *testing.T) {
-	t.Helper()
-	stop(t, s.db, sandbox.Fast)
-	copyFolder(t, s.data, s.data+"-copy")
-	start(t, s.db)
-}
-
-// putBack starts the server with the files of copyDisk.
-func (s *restored) putBack(t *testing.T) {
-	t.Helper()
-	stop(t, s.db, sandbox.Fast)
-	if err := os.RemoveAll(s.data); err != nil {
-		t.Fatal(err)
-	}
-	copyFolder(t, s.data+"-copy", s.data)
-	start(t, s.db)
 }
 
 // delivered counts the records by event.
@@ -100,12 +70,12 @@ func TestExactlyOnce_ADiskThatIsPutBackLosesNoNewRow(t *testing.T) {
 			r.AwaitStreaming(t)
 			s.insert(t, "first", 5, 10)
 			s.p.AwaitCaughtUp(t)
-			s.copyDisk(t)
+			putBack := s.db.CopyDisk(t)
 			s.insert(t, "gone", 500, 1000)
 			s.p.AwaitCaughtUp(t)
 			r.Stop(t)
 
-			s.putBack(t)
+			putBack()
 			s.insert(t, "new", 3, 10)
 			if c.beyond {
 				s.db.Exec(t, "SELECT pg_switch_wal()")
@@ -131,13 +101,13 @@ func TestExactlyOnce_ADiskThatIsPutBackUnderOtherTablesRepeatsNothing(t *testing
 	r.AwaitStreaming(t)
 	s.insert(t, "first", 5, 10)
 	s.p.AwaitCaughtUp(t)
-	s.copyDisk(t)
+	putBack := s.db.CopyDisk(t)
 	s.db.Exec(t, "INSERT INTO other SELECT generate_series(1, 20000)")
 	s.p.AwaitCaughtUp(t)
 	r.Stop(t)
 	before := s.delivered(t)["first"]
 
-	s.putBack(t)
+	putBack()
 	s.insert(t, "new", 3, 10)
 	s.db.Exec(t, "SELECT pg_switch_wal()")
 	r = s.p.Start(t)
