@@ -54,7 +54,7 @@ func (w *work) finish(ctx context.Context, s *progress.State) error {
 // handOver is what is made from the backfill's slot.
 func (w *work) handOver(p *progress.Progress, s *progress.State) *handover.Copies {
 	h := &handover.Copies{
-		Settings: w.settings, Ledger: w.ledger, Source: s.Temporary.Name, System: p.System, Timeline: p.Timeline, Point: p.Point,
+		Settings: w.settings, Ledger: w.ledger, Source: s.Temporary.Name, System: p.System, Timeline: p.Timeline, Began: w.holder.Origin().Begin(p.Timeline), Point: p.Point,
 		Say: func(text string) { w.Out.say(Line{What: "step", Text: text}) }, Warn: w.Out.warn, OnStep: w.OnStep,
 	}
 	for _, slot := range s.Final {

@@ -386,7 +386,7 @@ func (w *work) finish(ctx context.Context) error {
 		w.sayLeave()
 	}
 	h := &handover.Copies{
-		Settings: w.Settings, Ledger: w.ledger, Source: w.state.temporary.Name, System: w.state.system, Timeline: w.holder.Origin().Timeline, Point: cut.At,
+		Settings: w.Settings, Ledger: w.ledger, Source: w.state.temporary.Name, System: w.state.system, Timeline: w.holder.Origin().Timeline, Began: w.holder.Origin().Begin(w.holder.Origin().Timeline), Point: cut.At,
 		Say: func(text string) { w.say("%s", text) }, Warn: w.Out.Warn, OnStep: w.OnStep,
 	}
 	for _, slot := range w.state.final {

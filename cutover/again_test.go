@@ -360,3 +360,28 @@ func TestCutover_PlanSaysWhichUpsertsMarkOldRows(t *testing.T) {
 		})
 	}
 }
+
+// The server of a cutover that made its slot, from which nobody streamed yet, is put back to an older copy.
+// The next cutover makes the slot anew, before the position that the topic has of the former one.
+func TestCutover_AfterADiskWasPutBackLeavesNoPositionOfTheSlotThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := play(t, ownServer(t, "18"), byTime, keeps(t, "exactly_once")...)
+	writeWAL := func(pages int) {
+		s.db.Exec(t, "CREATE TABLE "+harness.Unique(t, "filler")+" AS SELECT repeat('x', 7000) FROM generate_series(1, $1::int)", pages)
+	}
+	options := markNew
+	options.Settle = 0
+	putBack := s.db.CopyDisk(t)
+	writeWAL(500)
+	s.must(t, options)
+
+	putBack()
+	s.must(t, options)
+	s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'k', 'e', '1')")
+	s.ledger["k"] = []int{1}
+	writeWAL(1000) // past the position of the former slot
+	caughtUp, stop := s.relay(t)
+	caughtUp()
+	stop()
+	s.judge(t)
+}

@@ -30,6 +30,7 @@ type Copies struct {
 	Slots    []Slot
 	System   string // system identifier of the cluster
 	Timeline int32
+	Began    wal.LSN // where the timeline begins: wal.Origin.Begin
 	Point    wal.LSN // where Source stands
 	Tables   []Table
 
@@ -63,6 +64,9 @@ func (h *Copies) Make(ctx context.Context, holder *snapshot.Holder) error {
 		if slot.Exists {
 			continue
 		}
+		if err := h.forget(ctx, slot.Name); err != nil {
+			return err
+		}
 		err := holder.Ask(ctx, func(q postgres.Querier, version int) error {
 			warning, err := provision.CopySlot(q, h.Settings.Replication, version, h.Source, slot.Name)
 			if warning != "" {
@@ -80,7 +84,7 @@ func (h *Copies) Make(ctx context.Context, holder *snapshot.Holder) error {
 		return err
 	}
 	for i := range h.Slots {
-		if err := h.begins(ctx, h.Settings.OfShard(i, len(h.Slots)), h.Slots[i]); err != nil {
+		if err := h.begins(ctx, holder, h.Settings.OfShard(i, len(h.Slots)), h.Slots[i]); err != nil {
 			return err
 		}
 		h.OnStep("written")
@@ -128,12 +132,37 @@ func publishedAs(q postgres.Querier, version int, cfg postgres.Config, table uin
 	return published, postgres.Classify("look at publications", err)
 }
 
+// forget removes the positions of an earlier slot of the name, from which nobody streamed (NeverStreamed).
+// They may lie behind the copy: of a server that was put back to an older copy since, the WAL up to them is
+// gone. Whoever streams from the new slot would take its rows up to there for delivered. So they go before
+// there is a slot.
+func (h *Copies) forget(ctx context.Context, slot string) error {
+	if h.Ledger == nil {
+		return nil
+	}
+	writing, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	known, err := recorded(writing, h.Ledger, h.System, slot)
+	if err != nil || len(known) == 0 {
+		return err
+	}
+	if err := promise.TakeBack(writing, h.Ledger, h.System, slot, h.Settings.Version); err != nil { // what was known was known of that slot
+		return err
+	}
+	for key := range known {
+		if err := h.Ledger.Write(writing, key, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // setupHolder is who writes a slot's first position, among the holders of a slot.
 const setupHolder = "setup"
 
 // begins writes where a slot begins, between two records of what lies before it: see
 // stored.BeforeSlot for the order. A relay that began meanwhile has written its own position.
-func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error {
+func (h *Copies) begins(ctx context.Context, holder *snapshot.Holder, cfg relay.Config, slot Slot) error {
 	if h.Ledger == nil {
 		return nil
 	}
@@ -151,11 +180,20 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 	if err != nil {
 		return err
 	}
-	for key, end := range known {
-		if end >= h.Point {
+	end, err := holder.WALInserted(ctx) // last: who streams writes no position beyond it
+	if err != nil {
+		return err
+	}
+	for key, rec := range known {
+		gone := rec.Timeline == holder.Origin().Timeline && rec.Exceeds(end)
+		if rec.End >= h.Point && !gone {
 			continue
 		}
-		// Of an earlier slot that nobody streamed from.
+		if gone {
+			h.Warn(fmt.Sprintf("the server's WAL ends at %s, before the position %s of slot %q in topic %s: its disk was put back to a copy, or it lost flushed WAL; the position is forgotten, and rows from %s on are sent, of which some may be repeated",
+				end, rec.End, slot.Name, h.Settings.CheckpointTopic, h.Point))
+		}
+		// Else it is of an earlier slot that nobody streamed from.
 		if err := h.Ledger.Write(writing, key, nil); err != nil {
 			return err
 		}
@@ -163,7 +201,7 @@ func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error 
 	}
 	if len(known) == 0 {
 		rec := stored.Position{
-			System: h.System, Timeline: h.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: h.Settings.Version, End: h.Point,
+			System: h.System, Timeline: h.Timeline, Began: h.Began, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: h.Settings.Version, End: h.Point,
 		}
 		if cfg.Guarantee == relay.ExactlyOnce {
 			err = checkpoints.WriteFirst(writing, h.Settings.Replication, cfg, &rec)
@@ -241,8 +279,8 @@ func NeverStreamed(ctx context.Context, ledger *topics.Ledger, topic, system, sl
 	if err != nil {
 		return err
 	}
-	for _, end := range positions {
-		if !begins(began, end) {
+	for _, rec := range positions {
+		if !begins(began, rec.End) {
 			return progress.Refuse(fmt.Errorf("topic %q has a position of an earlier slot %s, from which a relay has streamed", topic, slot),
 				"choose another postgres.slot with its own publication; a backfill with --where can send the rows that the old relay did not send")
 		}
@@ -251,8 +289,8 @@ func NeverStreamed(ctx context.Context, ledger *topics.Ledger, topic, system, sl
 }
 
 // recorded are the positions that the topic has of a slot, by their keys.
-func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (map[string]wal.LSN, error) {
-	positions := make(map[string]wal.LSN)
+func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (map[string]stored.Position, error) {
+	positions := make(map[string]stored.Position)
 	for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
 		values, err := checkpoints.Read(ctx, ledger, guarantee, system, slot)
 		if err != nil {
@@ -263,7 +301,7 @@ func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (
 			if err != nil {
 				return nil, progress.Refuse(err, "choose another postgres.slot")
 			}
-			positions[key] = rec.End
+			positions[key] = rec
 		}
 	}
 	return positions, nil
