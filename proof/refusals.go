@@ -123,11 +123,8 @@ func (c *Config) Before(kept *Kept, slot string, confirmed wal.LSN) error {
 	case confirmed < rec.Point:
 		return fmt.Errorf("the record is of a slot that began at %s, and this one is at %s", rec.Point, confirmed)
 	}
-	if rec.Timeline != kept.Here.Timeline {
-		fork, descends := kept.Here.Fork(rec.Timeline)
-		if !descends || fork.At < rec.Point {
-			return fmt.Errorf("the record is of timeline %d, and the slot's beginning at %s is not part of the server's history", rec.Timeline, rec.Point)
-		}
+	if !rec.PartOf(kept.Here) {
+		return fmt.Errorf("the record is of timeline %d, and the slot's beginning at %s is not part of the server's history", rec.Timeline, rec.Point)
 	}
 	if !rec.Before.Known() {
 		return errUnsent

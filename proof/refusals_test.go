@@ -147,6 +147,30 @@ func TestCheckKept_TakesARecordOfATimelineBefore(t *testing.T) {
 	}
 }
 
+// Two standbys were promoted under one number. What lies up to where the first of them left their history is
+// the same on both.
+func TestCheckKept_TakesNoRecordOfAnotherTimelineOfTheSameNumber(t *testing.T) {
+	cfg := Config{Table: 7, Slots: []string{"a"}, Positions: stored.Checkpoints}
+	here := wal.Origin{SystemID: "1", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
+	for _, tt := range []struct {
+		timeline     int32
+		began, point wal.LSN
+		want         bool
+	}{
+		{3, 0, 80, true}, {3, 70, 80, true}, // not recorded, and the same
+		{3, 60, 80, false}, {3, 60, 61, false}, {3, 60, 60, true},
+		{3, 75, 80, false}, {3, 75, 71, false}, {3, 75, 70, true},
+		{2, 50, 60, true}, {2, 40, 60, false}, {2, 40, 40, true},
+	} {
+		kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 90}, Before: map[string]stored.BeforeSlot{
+			"a": {System: "1", Timeline: tt.timeline, Began: tt.began, Slot: "a", OID: 7, Before: stored.BeforeSent, Point: tt.point, Positions: stored.Checkpoints},
+		}}
+		if err := cfg.checkKept(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept); (err == nil) != tt.want {
+			t.Errorf("%s on timeline %d that began at %s: %v", tt.point, tt.timeline, tt.began, err)
+		}
+	}
+}
+
 func TestPass_AsksForNothingThatItDoesNotNeed(t *testing.T) {
 	// Nothing is named, so nobody is asked anything else.
 	out, err := New(Config{}, nil).Pass(t.Context(), emptyTable{})

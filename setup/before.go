@@ -88,7 +88,7 @@ func (b *before) write(ctx context.Context, slot string, point wal.LSN, table *p
 		}
 	}
 	rec := stored.BeforeSlot{
-		System: b.origin.SystemID, Timeline: b.origin.Timeline, Slot: slot, Table: table.Table.String(), OID: table.OID,
+		System: b.origin.SystemID, Timeline: b.origin.Timeline, Began: b.origin.Begin(b.origin.Timeline), Slot: slot, Table: table.Table.String(), OID: table.OID,
 		Before: known, Point: point, Positions: b.kind, Published: table.Published[publication], Ended: table.Ended, At: time.Now(), Relay: b.version,
 	}
 	return b.ledger.Write(ctx, stored.BeforeSlotKey(rec.System, slot, rec.OID), rec.Encode())

@@ -102,7 +102,7 @@ func (b *before) knownOf(ctx context.Context, cfg relay.Config, slot *watch.Slot
 	found := make(map[uint32]stored.BeforeSlot)
 	for _, t := range b.tables {
 		rec, err := stored.ParseBeforeSlot(records[stored.BeforeSlotKey(b.origin.SystemID, slot.Name, t.OID)])
-		if err == nil && rec.Before.Known() && rec.Timeline == b.origin.Timeline && rec.Positions == b.kind && rec.Point <= slot.Confirmed &&
+		if err == nil && rec.Before.Known() && rec.Timeline == b.origin.Timeline && rec.PartOf(b.origin) && rec.Positions == b.kind && rec.Point <= slot.Confirmed &&
 			rec.Published != "" && rec.Published == t.Published[cfg.Replication.Publication] && slices.Contains(streamed.Tables, t.OID) {
 			found[t.OID] = rec
 		}

@@ -232,7 +232,7 @@ func (h *Copies) before(ctx context.Context, cfg relay.Config, known stored.Befo
 			about = stored.BeforeUnknown
 		}
 		rec := stored.BeforeSlot{
-			System: h.System, Timeline: h.Timeline, Slot: slot, Table: t.Name, OID: t.OID,
+			System: h.System, Timeline: h.Timeline, Began: h.Began, Slot: slot, Table: t.Name, OID: t.OID,
 			Before: about, Point: h.Point, Positions: kind, Published: t.published[cfg.Replication.Publication], Ended: t.ended, At: time.Now(), Relay: h.Settings.Version,
 		}
 		if err := h.Ledger.Write(ctx, stored.BeforeSlotKey(h.System, slot, t.OID), rec.Encode()); err != nil {

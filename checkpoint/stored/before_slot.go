@@ -40,8 +40,9 @@ const (
 // slot's position also sees BeforeUnknown or what replaced it, and not the record of an earlier slot
 // of the same name.
 type BeforeSlot struct {
-	System   string // system identifier of the cluster
-	Timeline int32  // on which the slot was made
+	System   string  // system identifier of the cluster
+	Timeline int32   // on which the slot was made
+	Began    wal.LSN // as Position.Began
 	Slot     string
 	Table    string // schema.name, for people: a table is known by its OID
 	OID      uint32
@@ -59,6 +60,7 @@ type wireBeforeSlot struct {
 	Version   int    `json:"v"`
 	System    string `json:"system_id"`
 	Timeline  int32  `json:"timeline"`
+	Began     string `json:"timeline_lsn,omitempty"`
 	Slot      string `json:"slot"`
 	Table     string `json:"table"`
 	OID       uint32 `json:"table_oid"`
@@ -71,12 +73,29 @@ type wireBeforeSlot struct {
 	Relay     string `json:"relay_version,omitempty"`
 }
 
+// PartOf reports whether the slot's beginning is part of a server's history. Another standby may have given
+// its timeline the same number: then only what lies before both of them is.
+func (b *BeforeSlot) PartOf(here wal.Origin) bool {
+	if began := here.Begin(b.Timeline); b.Began != 0 && began != 0 && b.Began != began && b.Point > min(b.Began, began) {
+		return false
+	}
+	if b.Timeline == here.Timeline {
+		return true
+	}
+	fork, descends := here.Fork(b.Timeline)
+	return descends && b.Point <= fork.At
+}
+
 // Encode gives the record's value in the topic.
 func (b *BeforeSlot) Encode() []byte {
-	value, err := json.Marshal(wireBeforeSlot{
+	w := wireBeforeSlot{
 		Version: recordVersion, System: b.System, Timeline: b.Timeline, Slot: b.Slot, Table: b.Table, OID: b.OID,
 		Before: b.Before, Point: b.Point.String(), Positions: b.Positions, Published: b.Published, Ended: b.Ended, At: b.At.UTC().Format(time.RFC3339), Relay: b.Relay,
-	})
+	}
+	if b.Began != 0 {
+		w.Began = b.Began.String()
+	}
+	value, err := json.Marshal(w)
 	if err != nil {
 		//nolint:forbidigo // strings and numbers always encode
 		panic(fmt.Sprintf("checkpoint: %v", err))
@@ -95,6 +114,11 @@ func ParseBeforeSlot(value []byte) (BeforeSlot, error) {
 	}
 	b := BeforeSlot{System: w.System, Timeline: w.Timeline, Slot: w.Slot, Table: w.Table, OID: w.OID, Before: w.Before, Positions: w.Positions, Published: w.Published, Ended: w.Ended, Relay: w.Relay}
 	var err error
+	if w.Began != "" {
+		if b.Began, err = wal.ParseLSN(w.Began); err != nil {
+			return BeforeSlot{}, fmt.Errorf("read what lies before a slot: timeline_lsn: %w", err)
+		}
+	}
 	if b.Point, err = wal.ParseLSN(w.Point); err != nil {
 		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: consistent_point: %w", err)
 	}

@@ -23,7 +23,7 @@ func TestBeforeSlot_IsReadAsTheFirstVersionWroteIt(t *testing.T) {
 
 func TestBeforeSlot_KeepsWhatWasSeenOfTheServer(t *testing.T) {
 	want := beforeSample
-	want.Published, want.Ended = "16390 731", 1<<33+5
+	want.Published, want.Ended, want.Began = "16390 731", 1<<33+5, 0x5000
 	if got, err := ParseBeforeSlot(want.Encode()); err != nil || got != want {
 		t.Errorf("read %+v, %v", got, err)
 	}
@@ -40,6 +40,7 @@ func TestBeforeSlot_RefusesWhatItCannotRead(t *testing.T) {
 		`before is "some"`: strings.Replace(good, `"none"`, `"some"`, 1),
 		`before is ""`:     strings.Replace(good, `"none"`, `""`, 1),
 		"consistent_point": strings.Replace(good, `0/16B3748`, `16B3748`, 1),
+		"timeline_lsn":     strings.Replace(good, `"timeline":3`, `"timeline":3,"timeline_lsn":"5000"`, 1),
 		"zero":             strings.Replace(good, `0/16B3748`, `0/0`, 1),
 		"positions":        strings.Replace(good, `"intents"`, `"both"`, 1),
 		"at:":              strings.Replace(good, `2026-11-23T10:00:00Z`, `yesterday`, 1),
