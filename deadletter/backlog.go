@@ -69,18 +69,18 @@ func (e *Entry) unproven() bool {
 	return !e.Complete() && e.found == unknown && !e.keyed
 }
 
-// sameRecord is equal for letters of a group with the same record. Letters of earlier builds lack
-// timeline and record number, so sum compares their content.
-type sameRecord struct {
-	id  ID
-	sum digest
-}
-
-func (e *Entry) same() sameRecord {
-	if e.Timeline != 0 {
-		return sameRecord{id: e.ID}
+// copyOf reports whether two letters of a group have the same record. Two standbys may have given their
+// timelines one number, and a disk that is put back keeps its own, so a place may be that of two rows: the
+// time of the commit tells them apart. Letters of earlier builds lack that, or timeline and record number
+// too; then sum compares their content.
+func (e *Entry) copyOf(other *Entry) bool {
+	switch {
+	case e.ID != other.ID:
+		return false
+	case e.Timeline == 0:
+		return e.sum == other.sum
 	}
-	return sameRecord{e.ID, e.sum}
+	return e.Committed.IsZero() || other.Committed.IsZero() || e.Committed.Equal(other.Committed)
 }
 
 // Older orders entries by the time of their letters, then by record, then by place, so that two
@@ -257,13 +257,13 @@ func (b *Backlog) tasks(whole bool) (tasks []Task) {
 		}
 		task := Task{Entries: slices.Clone(waiting)}
 		if !whole {
-			chosen := make(map[sameRecord]bool)
+			chosen := make(map[ID][]*Entry)
 			for _, e := range task.Entries {
 				if e.Matched {
-					chosen[e.same()] = true
+					chosen[e.ID] = append(chosen[e.ID], e)
 				}
 			}
-			task.Entries = slices.DeleteFunc(task.Entries, func(e *Entry) bool { return !chosen[e.same()] })
+			task.Entries = slices.DeleteFunc(task.Entries, func(e *Entry) bool { return !slices.ContainsFunc(chosen[e.ID], e.copyOf) })
 		}
 		task.Left = len(waiting) - len(task.Entries)
 		slices.SortStableFunc(task.Entries, func(a, b *Entry) int { return cmp.Or(a.Compare(b.ID), a.At.Compare(b.At)) })

@@ -279,7 +279,11 @@ func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Loca
 // there is one, and how many they are.
 func oneOf(entries []*Entry) (e *Entry, n int) {
 	e, n = entries[0], 1
-	for ; n < len(entries) && entries[n].same() == entries[0].same(); n++ {
+	of := e // or the first that has the time of its commit
+	for ; n < len(entries) && entries[n].copyOf(of); n++ {
+		if of.Committed.IsZero() {
+			of = entries[n]
+		}
 		if !e.Complete() && entries[n].Complete() {
 			e = entries[n]
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -281,6 +282,30 @@ func TestBacklog_TellsTimelinesApart(t *testing.T) {
 		if got := l.plan(); got != "a: 820" || l.parked.Len() != 1 {
 			t.Errorf("plan %q, %d parked: the row of 820 was not sent", got, l.parked.Len())
 		}
+	})
+	t.Run("one position on two timelines of one number", func(t *testing.T) { // two standbys were promoted, or a disk was put back
+		synctest.Test(t, func(t *testing.T) {
+			l := newLog(Filter{Offset: new(int64)})
+			l.cause.Timeline = 2
+			for i, seconds := range []int64{1, 2, 0, 2, 0} { // zero: an earlier build wrote it, which may be a copy of either
+				rec := newRecord(0x900, 1, "a", strconv.Itoa(i))
+				rec.Row.Txn.Time = time.Unix(seconds, 0)
+				letter := Wrap(rec, topic, l.cause)
+				if seconds == 0 {
+					letter.Headers = slices.DeleteFunc(letter.Headers, func(h record.Header) bool { return h.Key == HeaderCommitTime })
+				}
+				l.put(letter, 0)
+			}
+			if got := l.backlog.Selected()[0]; len(got.Entries) != 3 || got.Left != 2 {
+				t.Errorf("with the first one %d are selected, %d are left", len(got.Entries), got.Left)
+			}
+			task := l.backlog.Whole()[0]
+			var out sinktest.Recorder
+			r := &Redriver{Sink: &out, Topic: topic}
+			if outcome := r.perform(t.Context(), chunk{&task, task.Entries}, whole(task, func(*Letter) {})); outcome.Records != 2 {
+				t.Errorf("outcome %+v", outcome)
+			}
+		})
 	})
 	t.Run("one position, two rows", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
