@@ -45,7 +45,7 @@ func TestParked_FollowsTheRowThatParkedItsKey(t *testing.T) {
 // A letter has the headers that say something, and no others.
 func TestWrap_LeavesOutWhatDoesNotApply(t *testing.T) {
 	bare := Wrap(newRecord(0x10, 1, "k", "v"), topic, cause)
-	for _, name := range []string{HeaderNth, HeaderTimeline, HeaderMissing, HeaderPartition, HeaderTimestamp, HeaderValueSize} {
+	for _, name := range []string{HeaderNth, HeaderTimeline, HeaderBegan, HeaderMissing, HeaderPartition, HeaderTimestamp, HeaderValueSize} {
 		if headerAt(bare.Headers, name) >= 0 {
 			t.Errorf("a letter without it has the header %s", name)
 		}
@@ -53,12 +53,15 @@ func TestWrap_LeavesOutWhatDoesNotApply(t *testing.T) {
 	second := newRecord(0x10, 1, "k", "v")
 	second.Nth = 1
 	c := cause
-	c.Timeline, c.Missing = 1, []string{router.PartValue}
+	c.Timeline, c.Began, c.Missing = 2, 0x50, []string{router.PartValue}
 	full := Wrap(second, topic, c)
-	for _, name := range []string{HeaderNth, HeaderTimeline, HeaderMissing} {
+	for _, name := range []string{HeaderNth, HeaderTimeline, HeaderBegan, HeaderMissing} {
 		if headerAt(full.Headers, name) < 0 {
 			t.Errorf("no header %s", name)
 		}
+	}
+	if l, _, err := Parse(message(full, 0, 0)); err != nil || l.Timeline != 2 || l.Origin.Began != 0x50 {
+		t.Errorf("%+v, %v", l, err)
 	}
 }
 

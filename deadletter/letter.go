@@ -24,27 +24,28 @@ const prefix = "cdc-relay-error-"
 
 // The headers of a letter, after those of the record.
 const (
-	HeaderReason      = prefix + "reason"      // as events_rejected_total has it, or parked
-	HeaderMessage     = prefix + "message"     // the error, nothing of the row in it
-	HeaderTopic       = prefix + "topic"       // where the record was to go; absent when no topic could be made
-	HeaderTable       = prefix + "table"       // schema.name
-	HeaderTableOID    = prefix + "table-oid"   // of the table, zero for a message; letters of earlier builds have none
-	HeaderIDColumn    = prefix + "id-column"   // that the header id is the text of; absent where it is not the text of one column
-	HeaderIDType      = prefix + "id-type"     // OID of its type
-	HeaderLSN         = prefix + "lsn"         // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
-	HeaderSeq         = prefix + "seq"         // ordinal in the transaction
-	HeaderNth         = prefix + "record"      // among the records of the row, from 0 on; absent for the first
-	HeaderTimeline    = prefix + "timeline"    // that the row was committed on; letters of earlier builds have none
-	HeaderSource      = prefix + "source"      // SourceID
-	HeaderGroup       = prefix + "group"       // what keeps order: hash of topic and key
-	HeaderParks       = prefix + "parks"       // "true": later rows of the group follow this letter; else absent
-	HeaderPartition   = prefix + "partition"   // explicit partition; absent when the key decides
-	HeaderCommitTime  = prefix + "commit-time" // of the transaction, RFC 3339; absent for a message outside any; letters of earlier builds have none
-	HeaderRowLSN      = prefix + "row-lsn"     // of the row itself; absent where it is not known, and for a message
-	HeaderRowXID      = prefix + "row-xid"     // of its transaction; absent as the one before
-	HeaderChange      = prefix + "change"      // what the row is, as the stream names it; absent for an insert
-	HeaderTimestamp   = prefix + "timestamp"   // mapped timestamp, RFC 3339; absent when there is none
-	HeaderMissing     = prefix + "missing"     // comma list: topic, key, value, headers, timestamp, partition
+	HeaderReason      = prefix + "reason"       // as events_rejected_total has it, or parked
+	HeaderMessage     = prefix + "message"      // the error, nothing of the row in it
+	HeaderTopic       = prefix + "topic"        // where the record was to go; absent when no topic could be made
+	HeaderTable       = prefix + "table"        // schema.name
+	HeaderTableOID    = prefix + "table-oid"    // of the table, zero for a message; letters of earlier builds have none
+	HeaderIDColumn    = prefix + "id-column"    // that the header id is the text of; absent where it is not the text of one column
+	HeaderIDType      = prefix + "id-type"      // OID of its type
+	HeaderLSN         = prefix + "lsn"          // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
+	HeaderSeq         = prefix + "seq"          // ordinal in the transaction
+	HeaderNth         = prefix + "record"       // among the records of the row, from 0 on; absent for the first
+	HeaderTimeline    = prefix + "timeline"     // that the row was committed on; letters of earlier builds have none
+	HeaderBegan       = prefix + "timeline-lsn" // where that timeline begins: another standby may have given its own the same number; absent for the first one
+	HeaderSource      = prefix + "source"       // SourceID
+	HeaderGroup       = prefix + "group"        // what keeps order: hash of topic and key
+	HeaderParks       = prefix + "parks"        // "true": later rows of the group follow this letter; else absent
+	HeaderPartition   = prefix + "partition"    // explicit partition; absent when the key decides
+	HeaderCommitTime  = prefix + "commit-time"  // of the transaction, RFC 3339; absent for a message outside any; letters of earlier builds have none
+	HeaderRowLSN      = prefix + "row-lsn"      // of the row itself; absent where it is not known, and for a message
+	HeaderRowXID      = prefix + "row-xid"      // of its transaction; absent as the one before
+	HeaderChange      = prefix + "change"       // what the row is, as the stream names it; absent for an insert
+	HeaderTimestamp   = prefix + "timestamp"    // mapped timestamp, RFC 3339; absent when there is none
+	HeaderMissing     = prefix + "missing"      // comma list: topic, key, value, headers, timestamp, partition
 	HeaderValueSize   = prefix + "value-bytes"
 	HeaderValueHash   = prefix + "value-sha256" // of a value that is missing because of its size; letters of earlier builds have none
 	HeaderValueSchema = prefix + "value-schema" // of the same value: the number of its schema; absent where it begins otherwise than the values of a registry
@@ -126,6 +127,7 @@ type Cause struct {
 	Err      error    // never holds anything of the row but an escaped topic name
 	Source   string   // SourceID
 	Timeline int32    // that the row was committed on
+	Began    wal.LSN  // where that begins: wal.Origin.Begin
 	Missing  []string // parts of router.Salvage
 	Parks    bool     // keys are parked
 
@@ -191,6 +193,7 @@ type Origin struct {
 	LSN    wal.LSN // zero where it is not known
 	XID    uint32  // as LSN
 	Change wal.Op  // zero: an insert
+	Began  wal.LSN // where the timeline begins, of a message too; zero: it is the first one, or not known
 }
 
 // Complete reports whether Record can be sent as it is.
@@ -211,7 +214,7 @@ func (l *Letter) EventID() string {
 func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	row := rec.Row.Place()
 	table := rec.Row.Relation.Qualified()
-	headers := make([]record.Header, 0, len(rec.Headers)+22)
+	headers := make([]record.Header, 0, len(rec.Headers)+23)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {
 			headers = append(headers, h)
@@ -240,6 +243,9 @@ func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	}
 	if c.Timeline > 0 {
 		add(HeaderTimeline, strconv.Itoa(int(c.Timeline)))
+	}
+	if c.Began > 0 {
+		add(HeaderBegan, c.Began.String())
 	}
 	add(HeaderSource, c.Source)
 	add(HeaderGroup, group.String())

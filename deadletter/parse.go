@@ -123,12 +123,7 @@ func (p *parser) table() (t Table) {
 }
 
 func (p *parser) origin() (o Origin) {
-	if text, ok := p.values[HeaderRowLSN]; ok {
-		var err error
-		if o.LSN, err = wal.ParseLSN(text); err != nil {
-			p.fail(HeaderRowLSN)
-		}
-	}
+	o.LSN, o.Began = p.lsn(HeaderRowLSN), p.lsn(HeaderBegan)
 	if n, ok := p.count(HeaderRowXID, 33); ok {
 		o.XID = uint32(n)
 	}
@@ -136,6 +131,19 @@ func (p *parser) origin() (o Origin) {
 		o.Change = wal.Op(op[0])
 	}
 	return o
+}
+
+// lsn is a header that holds a position, zero where it is not there.
+func (p *parser) lsn(name string) (at wal.LSN) {
+	text, ok := p.values[name]
+	if !ok {
+		return 0
+	}
+	at, err := wal.ParseLSN(text)
+	if err != nil {
+		p.fail(name)
+	}
+	return at
 }
 
 // time is a header that holds one, zero where it is not there.

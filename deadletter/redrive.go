@@ -28,7 +28,7 @@ type Redriver struct {
 	// and the table's row with the same event id is another one, so no letter of it is sent. Lost
 	// may be nil: nothing is lost.
 	Own  func(source string) bool
-	Lost func(ID) bool
+	Lost func(*Entry) bool
 
 	// Restore makes the records of the rows that have the letter's event id, as they are now, for the
 	// letter's missing parts: of one at least, or it ends with an error. The bytes stay valid until
@@ -333,7 +333,7 @@ func (r *Redriver) check(e *Entry, rec *record.Record) error {
 func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Location]*Letter) (*record.Record, error) {
 	l, ok := whole[e.Location()]
 	switch {
-	case r.Lost != nil && r.Own(e.Source) && r.Lost(e.ID):
+	case r.Lost != nil && r.Own(e.Source) && r.Lost(e):
 		return nil, fmt.Errorf("the row of the letter at partition %d, offset %d, of timeline %d, was lost in a failover, so the database does not have it; discard the letter, and write the event again if it is to be sent", e.Partition, e.Offset, e.Timeline)
 	case r.DryRun && e.Complete():
 		return &e.Record, nil // what an entry lacks of it is sent, not looked at

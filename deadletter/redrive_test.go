@@ -517,7 +517,7 @@ func TestRedriver_SendsNothingThatAFailoverLost(t *testing.T) {
 				task := l.backlog.Whole()[0]
 				var out sinktest.Recorder
 				r := &Redriver{
-					Sink: &out, Topic: topic, DryRun: plan, Own: func(string) bool { return true }, Lost: func(id ID) bool { return id.Timeline == 1 && id.Commit >= 0x800 },
+					Sink: &out, Topic: topic, DryRun: plan, Own: func(string) bool { return true }, Lost: func(e *Entry) bool { return e.Timeline == 1 && e.Commit >= 0x800 },
 					Restore: rowsOf(Restored{Record: newRecord(0x810, 1, "a", "v")}),
 				}
 				letters := whole(task, func(*Letter) {})

@@ -565,7 +565,7 @@ func (o *operator) redrive(filter Filter, discard, wholeKey bool) (outcomes []Ou
 	}
 	o.meanwhile()
 	r := &Redriver{
-		Topic: topic, Sink: o, Discard: discard, Restore: o.restore, Lost: o.p.lost, most: 1 + o.w.random.IntN(4),
+		Topic: topic, Sink: o, Discard: discard, Restore: o.restore, Lost: func(e *Entry) bool { return o.p.lost(e.ID) }, most: 1 + o.w.random.IntN(4),
 		Own: func(source string) bool { return source == o.p.source },
 		ReadLetters: func(_ context.Context, entries []*Entry) (map[Location]*Letter, error) {
 			o.point()

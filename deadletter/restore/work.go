@@ -40,7 +40,7 @@ func (w *Work) Run(ctx context.Context, tasks []deadletter.Task, needsRows bool,
 	defer rows.Close()
 	r := &deadletter.Redriver{
 		Topic: w.Settings.DeadLetterTopic, Discard: w.Discard, DryRun: w.DryRun, Own: w.Sources.Own, Halted: w.Halted, Waiting: w.Waiting, Reserved: w.Settings.Router.Reserved,
-		Lost:    func(id deadletter.ID) bool { return lost(history, id) },
+		Lost:    func(e *deadletter.Entry) bool { return lost(history, &e.Letter) },
 		Restore: rows.Restore,
 		ReadLetters: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Location]*deadletter.Letter, error) {
 			return deadletter.ReadLetters(ctx, w.Settings.Kafka.Connection, w.Settings.DeadLetterTopic, entries)
@@ -86,6 +86,10 @@ func (w *Work) history(ctx context.Context, tasks []deadletter.Task, needsRows b
 
 // lost reports whether the server's history does not have the row any more. A row that was read from
 // its table has no position in a history: the table tells whether it is there.
-func lost(history wal.Origin, id deadletter.ID) bool {
-	return id.Timeline > 0 && !id.FromTable() && history.TimelineOf(id.Commit) != id.Timeline
+func lost(history wal.Origin, l *deadletter.Letter) bool {
+	if l.Timeline == 0 || l.FromTable() {
+		return false
+	}
+	began := history.Begin(l.Timeline)
+	return history.TimelineOf(l.Commit) != l.Timeline || l.Origin.Began != 0 && began != 0 && l.Origin.Began != began
 }

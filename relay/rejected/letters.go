@@ -135,7 +135,8 @@ func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, taken bool) 
 
 // Wrap makes the dead letter of a record. of is the history of the record's row.
 func (l *Letters) Wrap(of wal.Origin, rec *record.Record, reason string, cause error, missing ...string) record.Record {
-	why := deadletter.Cause{Reason: reason, Err: cause, Source: l.source, Timeline: id(of, rec).Timeline, Missing: missing, Parks: l.Parks()}
+	timeline := id(of, rec).Timeline
+	why := deadletter.Cause{Reason: reason, Err: cause, Source: l.source, Timeline: timeline, Began: of.Begin(timeline), Missing: missing, Parks: l.Parks()}
 	if l.IDColumn != nil {
 		why.ID = l.IDColumn(rec.Row)
 	}

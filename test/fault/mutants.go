@@ -92,7 +92,7 @@ var mutants = []mutant{
 	{name: "letters_from_our_table", about: "a letter of another pipeline is completed from our table", test: lettersTest,
 		patches: []patch{{"deadletter/redrive.go", "case !r.Own(l.Source):", "case false:"}}},
 	{name: "letters_of_lost_rows", about: "a letter of a row that a failover lost is sent, with the row that has its id now", test: lettersTest,
-		patches: []patch{{"deadletter/redrive.go", "case r.Lost != nil && r.Own(e.Source) && r.Lost(e.ID):", "case false:"}}},
+		patches: []patch{{"deadletter/redrive.go", "case r.Lost != nil && r.Own(e.Source) && r.Lost(e):", "case false:"}}},
 	{name: "letters_without_timeline", about: "the same position on two timelines is one record", test: lettersTest,
 		patches: []patch{{"deadletter/backlog.go", "	case e.ID != other.ID:\n", "	case e.Place != other.Place || e.Nth != other.Nth:\n"}}},
 	{name: "letters_one_for_a_row", about: "the second record of a row is taken for a copy of the first", test: lettersTest,
