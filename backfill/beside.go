@@ -199,14 +199,22 @@ func (w *work) besideBefore(ctx context.Context) error {
 // sendBeside has all chosen rows acknowledged.
 func (w *work) sendBeside(ctx context.Context) error {
 	r := w.replay
-	var err error
+	here, err := w.history(ctx)
+	if err != nil {
+		return err
+	}
 	switch {
 	case w.resumed:
 		if w.settings.Guarantee == relay.ExactlyOnce {
-			w.progress, err = w.fenceWriters(ctx, w.progress)
+			if w.progress, err = w.fenceWriters(ctx, w.progress); err != nil {
+				return err
+			}
+		}
+		if err = w.goesOn(w.progress, here); err != nil {
+			return progress.Refuse(fmt.Errorf("the backfill that was interrupted cannot be continued: %w", err), "use --restart, which sends all rows again")
 		}
 	default:
-		err = w.beginBeside(ctx)
+		err = w.beginBeside(ctx, here)
 	}
 	if err != nil {
 		return err
@@ -236,13 +244,13 @@ func (w *work) sendBeside(ctx context.Context) error {
 }
 
 // beginBeside writes where the run begins.
-func (w *work) beginBeside(ctx context.Context) error {
+func (w *work) beginBeside(ctx context.Context, here wal.Origin) error {
 	point, err := w.besidePoint(ctx)
 	if err != nil {
 		return err
 	}
 	w.replay.plan.point = point
-	return w.beginReplay(ctx, w.holder.Origin(), w.besideSlot())
+	return w.beginReplay(ctx, here, w.besideSlot())
 }
 
 // besidePoint is the position that the records have: where the slots begin, so that they lie

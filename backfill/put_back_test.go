@@ -1,10 +1,16 @@
 package backfill
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -53,4 +59,74 @@ func TestBackfill_CompletedAfterADiskWasPutBackForgetsAPositionBeyondTheWAL(t *t
 	s.writeWAL(t, 1000)
 	s.stream(t)
 	complete(t, s.committed(t), 20, false)
+}
+
+// A slot that is made anew may begin where the former one did: then its progress would be taken for that of
+// the new one.
+func TestBackfill_ForgetsTheProgressOfASlotThatIsGoneBeforeItMakesAnother(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t, "18"), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)
+	s.write(t, 1, 10)
+	s.endedAt(t, all, "sent")
+	s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot+"_backfill")
+	s.endedAt(t, all, "slot_made")
+	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	system := harness.Query[string](t, s.db, "SELECT system_identifier::text FROM pg_control_system()")
+	if value, err := ledger.Committed(t.Context(), stored.BackfillKey(system, s.slot)); err != nil || value != nil {
+		t.Errorf("%s, %v", value, err)
+	}
+	s.must(t, all)
+	complete(t, s.committed(t), 10, false)
+}
+
+// A call that goes on leaves out what the one before has sent, by the values in the columns of the order. On
+// a disk that was put back other rows may have these values.
+func TestBeside_DoesNotGoOnWithRowsOfADiskThatWasPutBack(t *testing.T) {
+	t.Parallel()
+	for _, guarantee := range []string{"at_least_once", "exactly_once"} {
+		t.Run(guarantee, func(t *testing.T) {
+			t.Parallel()
+			s := play(t, harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"}), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, guarantee)...)
+			s.must(t, all) // an empty table: it makes the slot
+			gap := func(first int) {
+				s.db.Exec(t, "ALTER PUBLICATION "+s.slot+" DROP TABLE outbox")
+				s.db.Exec(t, `INSERT INTO outbox SELECT n, 'a', (n % 5)::text, 'e', (n + $1::int)::text, '2026-01-01' FROM generate_series(1, 1000) n`, first)
+				s.db.Exec(t, "ALTER PUBLICATION "+s.slot+" ADD TABLE outbox")
+			}
+			putBack := s.db.CopyDisk(t)
+			s.writeWAL(t, 500)
+			gap(0)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			options := BesideOptions{Where: "true", AcceptOrder: true, Yes: true}
+			slow := options
+			slow.MaxRate = slowly
+			go func() {
+				wait(ctx, func() bool { return len(s.committed(t)) >= some })
+				cancel()
+			}()
+			if text, err := s.beside(ctx, slow, nil); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%v\n%s", err, text)
+			}
+
+			putBack()
+			gap(1000)
+			text, err := s.beside(t.Context(), options, nil)
+			if _, refused := errors.AsType[*advice.Refused](err); !refused || !strings.Contains(err.Error(), "its disk was put back to a copy") {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			options.Restart = true
+			if text, err := s.beside(t.Context(), options, nil); err != nil {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			list := slices.DeleteFunc(s.committed(t), func(n int) bool { return n <= 1000 })
+			if len(list) != 1000 {
+				t.Errorf("%d of 1000 rows", len(list))
+			}
+		})
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -182,10 +183,12 @@ func (w *work) takeSlots(ctx context.Context, lost context.CancelCauseFunc) (giv
 // sendAgain has all chosen rows acknowledged.
 func (w *work) sendAgain(ctx context.Context) error {
 	r := w.replay
-	origin := w.holder.Origin()
+	origin, err := w.history(ctx)
+	if err != nil {
+		return err
+	}
 	slot := baseSlot(w.settings.Replication) + "-replay"
 	if w.settings.KeepsPositions() {
-		var err error
 		if w.ledger, err = topics.NewLedger(w.settings.Kafka.Connection, w.settings.CheckpointTopic); err != nil {
 			return err
 		}
@@ -198,7 +201,7 @@ func (w *work) sendAgain(ctx context.Context) error {
 	} else if err := w.beginReplay(ctx, origin, slot); err != nil {
 		return err
 	}
-	err := w.relay(ctx)
+	err = w.relay(ctx)
 	if err != nil {
 		if lost := context.Cause(ctx); lost != nil && !errors.Is(lost, context.Canceled) {
 			err = lost
@@ -226,7 +229,7 @@ func (w *work) sendAgain(ctx context.Context) error {
 func (w *work) beginReplay(ctx context.Context, origin wal.Origin, slot string) error {
 	t := &w.tables[0]
 	w.progress = &progress.Progress{
-		System: origin.SystemID, Timeline: origin.Timeline, Slot: slot, Point: w.replay.plan.point, Run: rand.Text(), Started: time.Now(), Relay: w.settings.Version,
+		System: origin.SystemID, Timeline: origin.Timeline, Began: origin.Begin(origin.Timeline), End: w.replay.plan.end, Slot: slot, Point: w.replay.plan.point, Run: rand.Text(), Started: time.Now(), Relay: w.settings.Version,
 		Tables: []progress.TableProgress{{Table: t.Name.String(), OID: t.OID, Order: t.Order.Names(), Shape: w.replay.shape(w), Last: w.replay.plan.last}},
 	}
 	w.replay.run = w.progress.Run
@@ -265,9 +268,36 @@ func (w *work) resumeReplay(ctx context.Context, origin wal.Origin, slot string)
 			return err
 		}
 	}
+	if err := w.goesOn(p, origin); err != nil {
+		return progress.Refuse(fmt.Errorf("run %s cannot be continued: %w", p.Run, err), "start again without --resume, which sends all rows again")
+	}
 	w.progress, w.resumed = p, true
 	w.track.Begin(p.Place)
 	return nil
+}
+
+// goesOn refuses to go on where the rows may be others than those that the call before saw. The progress says
+// from now on what this call sees.
+func (w *work) goesOn(p *progress.Progress, here wal.Origin) error {
+	end := w.replay.plan.end
+	if err := p.Continues(here, end); err != nil {
+		return err
+	}
+	p.Timeline, p.Began, p.End = here.Timeline, here.Begin(here.Timeline), end
+	return nil
+}
+
+// history is that of the server. Where no replication connection can be made, as without the right to replicate
+// or through a pooler, it is the present timeline alone.
+func (w *work) history(ctx context.Context) (wal.Origin, error) {
+	here, err := catalog.ReadOrigin(ctx, w.settings.Replication)
+	if err != nil && postgres.KindOf(err) != fault.KindRetry {
+		return w.holder.Origin(), nil
+	}
+	if err == nil && here.Lineage() != w.holder.Origin().Lineage() {
+		err = &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonForeignServer, Op: "read the server's history", Err: errors.New("two connections led to two servers, or to one before and after a failover"), Hint: "run it again"}
+	}
+	return here, err
 }
 
 // shape distinguishes what would send other rows, or as other records.

@@ -20,7 +20,8 @@ import (
 
 // replayPlan is what would be sent.
 type replayPlan struct {
-	point       wal.LSN // end of the WAL at the snapshot
+	end         wal.LSN // of the WAL, behind the snapshot
+	point       wal.LSN // of the records
 	rows        int64   // chosen by SQL
 	leftOut     int64   // of them, those of other topics
 	rejected    int64   // of them, those that no record can be made of
@@ -40,9 +41,10 @@ type replayPlan struct {
 func (r *replay) survey(ctx context.Context, w *work) error {
 	s, p := &w.tables[0], &r.plan
 	var err error
-	if p.point, err = w.holder.WALInserted(ctx); err != nil {
+	if p.end, err = w.holder.WALInserted(ctx); err != nil {
 		return err
 	}
+	p.point = p.end
 	r.readUndelivered(ctx, w)
 	if err := r.route(ctx, w); err != nil {
 		return err

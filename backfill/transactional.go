@@ -73,7 +73,7 @@ func (t *transactional) Open(ctx context.Context, h sink.Holder) ([]byte, error)
 	}
 	t.w.track.Begin(p.Place)
 	rec := stored.Position{
-		System: p.System, Timeline: p.Timeline, Slot: p.Slot, Publication: t.w.settings.Replication.Publication, Relay: t.w.settings.Version,
+		System: p.System, Timeline: t.w.progress.Timeline, Slot: p.Slot, Publication: t.w.settings.Replication.Publication, Relay: t.w.settings.Version,
 		End: progress.Position(p.Rows),
 	}
 	return rec.Encode(), nil

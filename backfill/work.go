@@ -141,6 +141,12 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 		}
 		begun[i].Published = as
 	}
+	if s.Progress != nil && w.ledger != nil {
+		// A slot that is made anew on a disk that was put back may begin where the former one did.
+		if err := w.ledger.Write(ctx, w.key(s.Progress), nil); err != nil {
+			return err
+		}
+	}
 	exported, err := provision.ExportSlot(ctx, w.settings.Replication, s.Temporary.Name, provision.DefaultSlotTimeout)
 	if err != nil {
 		return err

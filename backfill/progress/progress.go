@@ -29,6 +29,8 @@ type Place struct {
 type Progress struct {
 	System   string // system identifier of the cluster
 	Timeline int32
+	Began    wal.LSN // where the timeline begins: wal.Origin.Begin; zero: the first one, or not recorded
+	End      wal.LSN // of the WAL when the last call had its snapshot, of a backfill beside a relay and of a replay; zero: not recorded
 	Slot     string  // the configured one, without the number of a shard
 	Point    wal.LSN // where the slot of the backfill begins
 	Snapshot string  // as the server shows it, for people
@@ -67,6 +69,8 @@ type wireProgress struct {
 	Version  int         `json:"v"`
 	System   string      `json:"system_id"`
 	Timeline int32       `json:"timeline"`
+	Began    string      `json:"timeline_lsn,omitempty"`
+	End      string      `json:"wal_end,omitempty"`
 	Slot     string      `json:"slot"`
 	Point    string      `json:"consistent_point"`
 	Snapshot string      `json:"snapshot"`
@@ -87,6 +91,12 @@ func (p *Progress) Encode() []byte {
 	w := wireProgress{
 		Version: progressVersion, System: p.System, Timeline: p.Timeline, Slot: p.Slot, Point: p.Point.String(), Snapshot: p.Snapshot, Run: p.Run,
 		Table: p.Table, Done: p.Done, Rows: p.Rows, Skipped: p.Skipped, First: p.First, Started: p.Started.UTC().Format(time.RFC3339Nano), Finished: p.Finished, Relay: p.Relay,
+	}
+	if p.Began != 0 {
+		w.Began = p.Began.String()
+	}
+	if p.End != 0 {
+		w.End = p.End.String()
 	}
 	for _, t := range p.Tables {
 		w.Tables = append(w.Tables, wireTable(t))
@@ -117,6 +127,17 @@ func Parse(value []byte) (*Progress, error) {
 	if p.Point, err = wal.ParseLSN(w.Point); err != nil {
 		return nil, fmt.Errorf("%s: consistent_point: %w", op, err)
 	}
+	for _, at := range []struct {
+		name, text string
+		to         *wal.LSN
+	}{{"timeline_lsn", w.Began, &p.Began}, {"wal_end", w.End, &p.End}} {
+		if at.text == "" {
+			continue
+		}
+		if *at.to, err = wal.ParseLSN(at.text); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", op, at.name, err)
+		}
+	}
 	if p.Started, err = time.Parse(time.RFC3339Nano, w.Started); err != nil {
 		return nil, fmt.Errorf("%s: started: %w", op, err)
 	}
@@ -142,4 +163,21 @@ func (p *Progress) At(place Place) *Progress {
 	other := *p
 	other.Place = place
 	return &other
+}
+
+// Continues explains why a server, whose WAL ends at end, may not have rows that a backfill beside a relay or
+// a replay has seen, and may have others with their order values, which the rest of it would leave out; nil:
+// it has all of them. Whatever was seen commits before End.
+func (p *Progress) Continues(here wal.Origin, end wal.LSN) error {
+	began := here.Begin(p.Timeline)
+	fork, left := here.Fork(p.Timeline)
+	switch {
+	case p.Timeline != here.Timeline && (!left || p.End == 0 || p.End > fork.At):
+		return fmt.Errorf("it began on timeline %d, and the server is on %d, which may have other rows", p.Timeline, here.Timeline)
+	case p.Began != 0 && began != 0 && p.Began != began && p.End > min(p.Began, began):
+		return fmt.Errorf("it began on timeline %d that begins at %s, and that of the server begins at %s: another standby was promoted", p.Timeline, p.Began, began)
+	case p.Timeline == here.Timeline && p.End > end:
+		return fmt.Errorf("it has seen rows up to %s, and the server's WAL ends at %s: its disk was put back to a copy, or it lost WAL", p.End, end)
+	}
+	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func text(s string) *string { return &s }
@@ -27,8 +29,8 @@ func TestProgress_IsReadAsItWasWritten(t *testing.T) {
 		t.Errorf("%+v, %v; want %+v", got, err, p)
 	}
 	finished := p.At(Place{Rows: 9, Table: 2})
-	finished.Finished = true
-	if got, err := Parse(finished.Encode()); err != nil || !got.Finished || got.Done != nil {
+	finished.Finished, finished.Timeline, finished.Began, finished.End = true, 2, 0x80, 0x120
+	if got, err := Parse(finished.Encode()); err != nil || !got.Finished || got.Done != nil || got.Began != 0x80 || got.End != 0x120 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if p.Rows != 5 {
@@ -89,6 +91,33 @@ func TestBudget_WarnsWhereTheSlotWouldNotLast(t *testing.T) {
 	} {
 		if got := tt.b.Warning(); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%+v: %q, want %q", tt.b, got, tt.want)
+		}
+	}
+}
+
+func TestProgress_GoesOnWhereTheServerHasWhatItSaw(t *testing.T) {
+	here := wal.Origin{SystemID: "7", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
+	for _, tt := range []struct {
+		timeline    int32
+		began, saw  wal.LSN
+		end         wal.LSN
+		says        string
+		description string
+	}{
+		{3, 70, 100, 100, "", "the same server"},
+		{3, 0, 0, 100, "", "the record of an earlier version"},
+		{3, 70, 101, 100, "its disk was put back", "more than the server has"},
+		{2, 50, 70, 100, "", "a failover that lost nothing"},
+		{2, 50, 71, 100, "timeline 2, and the server is on 3", "a failover that lost rows"},
+		{2, 50, 0, 100, "timeline 2, and the server is on 3", "a failover, and nobody knows what was seen"},
+		{4, 70, 60, 100, "timeline 4, and the server is on 3", "an old primary"},
+		{3, 65, 80, 100, "another standby was promoted", "another timeline of the same number"},
+		{3, 65, 65, 100, "", "what both of them have"},
+		{2, 40, 60, 100, "another standby was promoted", "another one before a failover"},
+	} {
+		p := &Progress{System: "7", Timeline: tt.timeline, Began: tt.began, End: tt.saw}
+		if err := p.Continues(here, tt.end); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v", tt.description, err)
 		}
 	}
 }
