@@ -14,10 +14,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
-// writeWAL has the server write so many pages of WAL, and no row of the outbox.
-func (s *scene) writeWAL(t *testing.T, pages int) {
+// writeWAL has the server write so many megabytes of WAL, and no row of the outbox.
+func (s *scene) writeWAL(t *testing.T, size int) {
 	t.Helper()
-	s.db.Exec(t, "CREATE TABLE "+harness.Unique(t, "filler")+" AS SELECT repeat('x', 7000) FROM generate_series(1, $1::int)", pages)
+	s.db.Exec(t, "SELECT pg_logical_emit_message(false, 'filler', repeat('x', $1::int * 1000000))", size)
 }
 
 // The server of a backfill that made its slot, from which nobody streamed yet, is put back to an older copy.
@@ -28,7 +28,7 @@ func TestBackfill_AfterADiskWasPutBackLeavesNoPositionOfTheSlotThatIsGone(t *tes
 	s := play(t, harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"}), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "exactly_once")...)
 	s.write(t, 1, 10)
 	putBack := s.db.CopyDisk(t)
-	s.writeWAL(t, 500)
+	s.writeWAL(t, 4)
 	s.must(t, all)
 
 	putBack()
@@ -36,7 +36,7 @@ func TestBackfill_AfterADiskWasPutBackLeavesNoPositionOfTheSlotThatIsGone(t *tes
 	again.Restart = true // sends the rows once more
 	s.must(t, again)
 	s.write(t, 11, 20)
-	s.writeWAL(t, 1000) // past the position of the former slot
+	s.writeWAL(t, 8) // past the position of the former slot
 	s.stream(t)
 	complete(t, s.committed(t), 20, false)
 }
@@ -48,7 +48,7 @@ func TestBackfill_CompletedAfterADiskWasPutBackForgetsAPositionBeyondTheWAL(t *t
 	s.write(t, 1, 10)
 	s.endedAt(t, all, "written")
 	putBack := s.db.CopyDisk(t)
-	s.writeWAL(t, 500)
+	s.writeWAL(t, 4)
 	s.stream(t)
 
 	putBack()
@@ -56,7 +56,7 @@ func TestBackfill_CompletedAfterADiskWasPutBackForgetsAPositionBeyondTheWAL(t *t
 		t.Errorf("the command says %s", text)
 	}
 	s.write(t, 11, 20)
-	s.writeWAL(t, 1000)
+	s.writeWAL(t, 8)
 	s.stream(t)
 	complete(t, s.committed(t), 20, false)
 }
@@ -98,7 +98,7 @@ func TestBeside_DoesNotGoOnWithRowsOfADiskThatWasPutBack(t *testing.T) {
 				s.db.Exec(t, "ALTER PUBLICATION "+s.slot+" ADD TABLE outbox")
 			}
 			putBack := s.db.CopyDisk(t)
-			s.writeWAL(t, 500)
+			s.writeWAL(t, 4)
 			gap(0)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

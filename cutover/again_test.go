@@ -366,20 +366,20 @@ func TestCutover_PlanSaysWhichUpsertsMarkOldRows(t *testing.T) {
 func TestCutover_AfterADiskWasPutBackLeavesNoPositionOfTheSlotThatIsGone(t *testing.T) {
 	t.Parallel()
 	s := play(t, ownServer(t, "18"), byTime, keeps(t, "exactly_once")...)
-	writeWAL := func(pages int) {
-		s.db.Exec(t, "CREATE TABLE "+harness.Unique(t, "filler")+" AS SELECT repeat('x', 7000) FROM generate_series(1, $1::int)", pages)
+	writeWAL := func(megabytes int) {
+		s.db.Exec(t, "SELECT pg_logical_emit_message(false, 'filler', repeat('x', $1::int * 1000000))", megabytes)
 	}
 	options := markNew
 	options.Settle = 0
 	putBack := s.db.CopyDisk(t)
-	writeWAL(500)
+	writeWAL(4)
 	s.must(t, options)
 
 	putBack()
 	s.must(t, options)
 	s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'k', 'e', '1')")
 	s.ledger["k"] = []int{1}
-	writeWAL(1000) // past the position of the former slot
+	writeWAL(8) // past the position of the former slot
 	caughtUp, stop := s.relay(t)
 	caughtUp()
 	stop()

@@ -56,7 +56,11 @@ func (s *Setup) Reshard(ctx context.Context, options provision.SetupOptions, fro
 		return fault.Refuse(err)
 	}
 	if made && settings.KeepsPositions() { // rows up to the position of the copies are delivered: whatever the topic has is of earlier slots
-		if err := s.AcceptGap(ctx, false); err != nil {
+		copies := make(map[string]bool)
+		for _, shard := range settings.Replication.Shards() {
+			copies[shard.Slot] = true
+		}
+		if err := s.acceptGap(ctx, false, copies); err != nil {
 			return advice.Give(err, "then run `cdc-relay setup --accept-gap`: no row lies between the new slots and an earlier checkpoint of their names")
 		}
 	}

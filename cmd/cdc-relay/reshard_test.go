@@ -8,10 +8,36 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
+
+// The checkpoint topic has a position of an earlier slot of a new one's name, from before the server was put
+// back to an older copy. The WAL has grown past it when the command looks.
+func TestReshard_KeepsNoPositionOfAServerThatWasFurther(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	_, second := k.divide(t)
+	invoke(t, append(k.env[:len(k.env):len(k.env)], "CDC_RELAY_POSTGRES_SHARDS=1"), "setup", "--create-table").want(t, exitOK, "ready", "")
+	system := harness.Query[string](t, k.db, "SELECT system_identifier::text FROM pg_control_system()")
+	end, err := wal.ParseLSN(harness.Query[string](t, k.db, "SELECT (pg_current_wal_insert_lsn() + 4000000)::text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := stored.PromiseKey("somebody", system, second)
+	further := stored.Position{System: system, Timeline: 1, Slot: second, Publication: "cdc_relay", End: end}
+	k.writes(t, key, string(further.Encode()))
+	stdout, stderr := &lineHook{line: "has to stream until", act: func() { // in the place of a relay
+		k.db.Exec(t, "SELECT pg_logical_emit_message(true, 'nobody', '')")
+		k.db.Exec(t, "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots WHERE database = current_database()")
+		k.db.Exec(t, "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 8000000))")
+	}}, new(harness.Output)
+	if code := run(t.Context(), []string{"setup", "--reshard-from", "1"}, process{env: k.env, stdout: stdout, stderr: stderr}); code != exitOK || !strings.Contains(stdout.String(), "forgot the checkpoint of "+key) {
+		t.Errorf("it ended with %d:\n%s%s", code, stdout.String(), stderr.String())
+	}
+}
 
 func TestReshard_RefusesWhatWouldRepeatOrForget(t *testing.T) {
 	for _, tt := range []struct {
