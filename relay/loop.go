@@ -221,7 +221,7 @@ func (r *Relay) openSession(ctx context.Context, src Source) (*session, error) {
 		s.promised = promised
 	}
 	// Behind the promise, which has to come while the slot is surely ours.
-	if err := r.doubts.Absent(ctx, r.cfg.handover(), r.parts.Ledger, origin.SystemID, slot, r.cfg.Version, start, src.Tables()); err != nil {
+	if err := r.doubts.Absent(ctx, r.cfg.handover(), r.parts.Ledger, origin.SystemID, slot, r.cfg.Version, start, r.shared.Loss.Checkpoint, src.Tables()); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -95,7 +95,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	end := shared.loss.EndFor(value, d.start.End)
+	end := shared.Loss.EndFor(value, d.start.End)
 	at, err := shared.cfg.Resume.ExactlyOnce(value, shared.committed.Load(), origin, d.start.LSN, end)
 	shared.logResumed(&at, origin)
 	if err != nil {
@@ -108,7 +108,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	}
 	if at.Lost {
 		shared.committed.Store(&at.Position) // else the next start takes this checkpoint for one that lost its end
-		shared.loss = resume.Loss{Checkpoint: value, End: end, Unseen: shared.loss.Unseen}
+		shared.Loss = resume.Loss{Checkpoint: value, End: end, Unseen: shared.Loss.Unseen}
 	}
 	d.guarantee = x
 	shared.rejections.forget(&at.Position)
@@ -137,7 +137,7 @@ func (x *exactlyOnce) follow(b *wal.Batch) error {
 	}
 	proven, err := resume.Prove(&x.resumedAt, b)
 	if err != nil {
-		x.delivery.shared.loss = resume.Loss{Checkpoint: x.found, End: x.delivery.start.LSN, Unseen: true}
+		x.delivery.shared.Loss = resume.Loss{Checkpoint: x.found, End: x.delivery.start.LSN, Unseen: true}
 	}
 	if proven {
 		x.held.Store(0)
@@ -353,7 +353,7 @@ func (s *Shared) logResumed(at *resume.Point, origin wal.Origin) {
 		s.log.Error().Str("topic", s.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Position.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
 	case at.Lost:
 		s.monitor.LostForks.Add(1)
-		s.log.Error().Stringer("lsn", at.Position.End).Stringer("checkpoint", at.Was.End).Msg(s.loss.Text())
+		s.log.Error().Stringer("lsn", at.Position.End).Stringer("checkpoint", at.Was.End).Msg(s.Loss.Text())
 	case at.First:
 		s.log.Warn().Str("topic", s.cfg.Resume.CheckpointTopic).Str("slot", s.cfg.Resume.Slot).Stringer("lsn", at.Position.End).Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")
 	}

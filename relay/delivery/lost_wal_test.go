@@ -111,8 +111,8 @@ func TestExactly_AStreamOfAnotherHistoryIsSentFromTheSlotOn(t *testing.T) {
 	if err := d.takeOver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if x := d.guarantee.(*exactlyOnce); x.resumedAt.Covers(260, 1) || x.held.Load() != 0 || !d.shared.loss.Unseen {
-		t.Errorf("the next session begins with %+v, %+v", x.resumedAt, d.shared.loss)
+	if x := d.guarantee.(*exactlyOnce); x.resumedAt.Covers(260, 1) || x.held.Load() != 0 || !d.shared.Loss.Unseen {
+		t.Errorf("the next session begins with %+v, %+v", x.resumedAt, d.shared.Loss)
 	}
 	if err := d.Begin(&wal.Batch{Rows: []wal.Row{{Txn: other, Ordinal: 1}}, Through: 290}); err != nil {
 		t.Errorf("the next session ends too: %v", err)

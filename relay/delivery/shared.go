@@ -39,7 +39,7 @@ type Shared struct {
 	history    wal.Lineage                     // the history that partial, isolated, rejections and the counts of Rejected are of
 	finished   atomic.Int64                    // records of batches that are delivered
 	committed  atomic.Pointer[stored.Position] // the newest checkpoint of this process, of whatever history; nil: none
-	loss       resume.Loss                     // the last that was seen
+	Loss       resume.Loss                     // the last that was seen
 }
 
 // New makes what the sessions of a relay share. With a journal of the dead-letter topic keys are parked.

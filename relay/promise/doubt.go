@@ -17,17 +17,26 @@ const doubtPatience = 5 * time.Second
 // Doubts are what a relay writes when a change of publication or table left rows out of the
 // stream: the slot's position is ahead of them, and nobody may take a row of the slot's tables for
 // delivered until a person says so (stored.BeforeDeclared).
-type Doubts struct{ written, looked bool }
+type Doubts struct {
+	written, looked bool
+	gone            []byte // the checkpoint with which Absent looked
+}
 
 // Again has Absent look once more: another relay has used the slot.
 func (d *Doubts) Again() { d.looked = false }
 
 // Absent makes unknown, once, what was recorded (stored.BeforeSlot) of tables that this relay does not
 // stream: the slot moves past rows that nobody sends. It does the same for tables that the relay before it
-// did not stream, if the record is older than start: the slot has moved past their rows. Nothing may be
-// confirmed before that. It takes no longer than limit.
-func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, start wal.LSN, tables []*wal.Relation) error {
-	if ledger == nil || d.looked {
+// did not stream, if the record is older than start: the slot has moved past their rows.
+//
+// And it does the same for all tables where the server's WAL ended before the checkpoint, which is then gone
+// (else nil): the server was put back to an older copy. What was recorded may be of a slot that the copy did
+// not have, and this one may have been made behind rows that nobody sent. With promises Open does that.
+//
+// Nothing may be confirmed before that. It takes no longer than limit.
+func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, start wal.LSN, gone []byte, tables []*wal.Relation) error {
+	lost := !bytes.Equal(gone, d.gone)
+	if ledger == nil || d.looked && !lost {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -46,12 +55,14 @@ func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger,
 		return unknown == nil && rec.Point < start && !slices.Contains(before.Tables, rec.OID)
 	}
 	err = takeBack(ctx, ledger, known, version, func(rec *stored.BeforeSlot) bool {
-		return !slices.Contains(ours.Tables, rec.OID) || lacked(rec)
+		return lost || !slices.Contains(ours.Tables, rec.OID) || lacked(rec)
 	})
 	if err == nil && !bytes.Equal(known[key], ours.Encode()) { // last: until then the tables of before count
 		err = ledger.Write(ctx, key, ours.Encode())
 	}
-	d.looked = err == nil
+	if d.looked = err == nil; d.looked {
+		d.gone = gone
+	}
 	return err
 }
 

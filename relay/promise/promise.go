@@ -81,6 +81,9 @@ func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.C
 		log.Error().Stringer("lsn", end).Stringer("wal_end", walEnd).Str("slot", cfg.Slot).
 			Msg("the server's WAL ends before the recorded position: its disk was put back to a copy, or it lost flushed WAL; rows that are gone from it exist only in Kafka")
 		end = walEnd
+		if err := TakeBack(ctx, ledger, origin.SystemID, cfg.Slot, cfg.Version); err != nil { // see Absent
+			return nil, err
+		}
 	}
 	if len(known) == 0 {
 		log.Warn().Str("topic", cfg.CheckpointTopic).Str("slot", cfg.Slot).Stringer("lsn", start).
