@@ -9,8 +9,9 @@
 //  2. L is the insert position of the WAL, read afterwards (wal.BeforePageHeader).
 //  3. F of every slot is waited for, until F >= L.
 //  4. What the brokers keep is read afterwards: positions of the slots, what lies before them,
-//     dead letters that wait. Slots that stand where no relay brought them, and rows before a slot
-//     of which nothing is known, end the pass. Rows whose letter waits are left out.
+//     dead letters that wait. Slots that stand where no relay brought them, positions beyond the end
+//     of the server's WAL, and rows before a slot of which nothing is known, end the pass. Rows whose
+//     letter waits are left out.
 //  5. The versions that were named are acted on, and no others.
 //
 // Why each row is delivered, for the transaction T that wrote it:

@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Part is one connection to the primary, and a partition that it may lock and remove. Once the
 // connection is lost, every method fails.
 type Part interface {
 	Looker
-	Fence(ctx context.Context) (wal.LSN, error)
 
 	// Nudge is Session's, over another connection: the transaction of this one is open.
 	Nudge(ctx context.Context) error

@@ -75,7 +75,7 @@ func (k *keptRecords) Kept(ctx context.Context, _ []Slot) (*Kept, error) {
 		}
 	}
 	origin := wal.Origin{SystemID: "1", Timeline: 1}
-	return &Kept{Here: origin, Delivered: map[string]wal.LSN{"a": 1000}, Before: map[string]stored.BeforeSlot{
+	return &Kept{Here: origin, Delivered: map[string]wal.LSN{"a": k.part.end}, Before: map[string]stored.BeforeSlot{
 		"a": {System: "1", Timeline: 1, Slot: "a", OID: 7, Before: k.before, Point: 1, Positions: stored.Promises},
 	}}, nil
 }
@@ -97,7 +97,7 @@ func remove(t *testing.T, p *part, k keptRecords) (held bool, steps string, err 
 func TestRemove_ProvesBehindTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, steps, err := remove(t, &part{}, keptRecords{before: stored.BeforeNone})
-		if want := "fence slots lock fence slots kept letters holds remove release"; held || err != nil || steps != want {
+		if want := "fence slots lock fence slots kept fence letters holds remove release"; held || err != nil || steps != want {
 			t.Errorf("%t, %v: %s, want %s", held, err, steps, want)
 		}
 	})
@@ -112,9 +112,9 @@ func TestRemove_KeepsThePartition(t *testing.T) {
 		steps  string
 		within time.Duration
 	}{
-		"a letter waits":            {part{holds: true}, keptRecords{before: stored.BeforeNone}, "", true, "fence slots lock fence slots kept letters holds release", time.Second},
-		"letters could not be held": {part{}, keptRecords{before: stored.BeforeNone, waiting: Waiting{Full: true}}, fault.ReasonDeadLettersFull, false, "fence slots lock fence slots kept letters release", time.Second},
-		"rows before the slot":      {part{}, keptRecords{before: stored.BeforeUnknown}, fault.ReasonBeforeSlotUnknown, false, "fence slots lock fence slots kept release", time.Second},
+		"a letter waits":            {part{holds: true}, keptRecords{before: stored.BeforeNone}, "", true, "fence slots lock fence slots kept fence letters holds release", time.Second},
+		"letters could not be held": {part{}, keptRecords{before: stored.BeforeNone, waiting: Waiting{Full: true}}, fault.ReasonDeadLettersFull, false, "fence slots lock fence slots kept fence letters release", time.Second},
+		"rows before the slot":      {part{}, keptRecords{before: stored.BeforeUnknown}, fault.ReasonBeforeSlotUnknown, false, "fence slots lock fence slots kept fence release", time.Second},
 		"the slot is behind":        {part{stays: 5}, keptRecords{before: stored.BeforeNone}, fault.ReasonSlotBehind, false, "fence slots nudge slots", defaultWait + time.Second},
 		"it stops behind the lock":  {part{stays: 15}, keptRecords{before: stored.BeforeNone}, fault.ReasonPartitionBusy, false, "fence slots lock fence slots nudge slots release", lockedWait + time.Second},
 		"the brokers are silent":    {part{}, keptRecords{before: stored.BeforeNone, silent: true}, fault.ReasonPartitionBusy, false, "fence slots lock fence slots kept release", lockedWait + time.Second},

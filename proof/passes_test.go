@@ -45,6 +45,8 @@ func (s *table) Slots(context.Context, []string) ([]Slot, error) {
 	return []Slot{{Name: "slot", Confirmed: passed, Active: true}}, nil
 }
 
+func (s *table) Fence(context.Context) (wal.LSN, error) { return 1000, nil }
+
 func (s *table) Nudge(context.Context) error { return nil }
 
 func (s *table) Act(_ context.Context, rows []Row) (int, error) {

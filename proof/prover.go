@@ -25,6 +25,9 @@ type Session interface {
 	// Slots shows those of the names that exist.
 	Slots(ctx context.Context, names []string) ([]Slot, error)
 
+	// Fence is the end of the WAL, as Name has it.
+	Fence(ctx context.Context) (wal.LSN, error)
+
 	// Nudge commits a transaction that writes no row. The flush position of a quiet server
 	// reaches the insert position then.
 	Nudge(ctx context.Context) error
@@ -115,7 +118,11 @@ func (p *Prover) readKept(ctx context.Context, s Looker, slots []Slot) (Waiting,
 	if err != nil {
 		return Waiting{}, err
 	}
-	if err := p.cfg.checkKept(s.Lineage(), slots, kept); err != nil {
+	end, err := s.Fence(ctx) // after the positions: whoever streams records none beyond it
+	if err != nil {
+		return Waiting{}, err
+	}
+	if err := p.cfg.checkKept(s.Lineage(), slots, kept, end); err != nil {
 		return Waiting{}, err
 	}
 	waiting, err := p.records.Waiting(ctx)
@@ -129,6 +136,7 @@ func (p *Prover) readKept(ctx context.Context, s Looker, slots []Slot) (Waiting,
 type Looker interface {
 	Lineage() wal.Lineage
 	Slots(ctx context.Context, names []string) ([]Slot, error)
+	Fence(ctx context.Context) (wal.LSN, error)
 }
 
 // Ready explains why passes would do nothing, as far as that does not depend on the rows; nil when

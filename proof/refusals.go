@@ -69,8 +69,9 @@ func (c *Config) refuseSkipped() error {
 }
 
 // checkKept refuses slots whose position is not the relay's own work, and rows before a slot of
-// which nobody knows. slots were read before kept.
-func (c *Config) checkKept(on wal.Lineage, slots []Slot, kept *Kept) error {
+// which nobody knows. slots were read before kept, and the end of the server's WAL after it: a position
+// beyond it is of WAL that the server does not have, and would hide that somebody moved the slot.
+func (c *Config) checkKept(on wal.Lineage, slots []Slot, kept *Kept, end wal.LSN) error {
 	if kept.Here.Lineage() != on {
 		return &fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonForeignServer, Op: "prove rows delivered",
@@ -86,6 +87,10 @@ func (c *Config) checkKept(on wal.Lineage, slots []Slot, kept *Kept) error {
 		limit, recorded := kept.Delivered[name]
 		if !recorded {
 			return c.unknown(name, errors.New("the checkpoint topic has no position of it"))
+		}
+		if limit > end {
+			return refuse(fault.ReasonSlotMoved, subject(name), "start the relay, or run `cdc-relay setup --accept-gap`, and then say whether the rows from before the slot are delivered (`cdc-relay setup --before-slot delivered`)",
+				"the relay brought it to %s, and the server's WAL ends at %s: its disk was put back to a copy, or it lost flushed WAL", limit, end)
 		}
 		if confirmed[name] > limit {
 			return refuse(fault.ReasonSlotMoved, subject(name), "find out who moved it: rows in between may never be delivered, so keep them",

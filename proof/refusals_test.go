@@ -98,7 +98,7 @@ func TestCheckKept_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 			k.Before["b"] = b
 		}
 	}
-	if err := cfg.checkKept(here.Lineage(), slots, sound()); err != nil {
+	if err := cfg.checkKept(here.Lineage(), slots, sound(), 200); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -108,6 +108,7 @@ func TestCheckKept_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 		"another server":            {func(k *Kept) { k.Here.SystemID = "2" }, fault.ReasonForeignServer},
 		"another timeline":          {func(k *Kept) { k.Here.Timeline = 4 }, fault.ReasonForeignServer},
 		"a slot that is ahead":      {func(k *Kept) { k.Delivered["b"] = 89 }, fault.ReasonSlotMoved},
+		"a position beyond the WAL": {func(k *Kept) { k.Delivered["b"] = 201 }, fault.ReasonSlotMoved},
 		"a slot without a position": {func(k *Kept) { delete(k.Delivered, "a") }, fault.ReasonBeforeSlotUnknown},
 		"a slot without a record":   {func(k *Kept) { delete(k.Before, "a") }, fault.ReasonBeforeSlotUnknown},
 		"rows that nobody sent":     {record(func(b *stored.BeforeSlot) { b.Before = stored.BeforeUnknown }), fault.ReasonBeforeSlotUnknown},
@@ -124,7 +125,7 @@ func TestCheckKept_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 	} {
 		kept := sound()
 		tt.spoil(kept)
-		err := cfg.checkKept(here.Lineage(), slots, kept)
+		err := cfg.checkKept(here.Lineage(), slots, kept, 200)
 		if reasonOf(err) != tt.reason {
 			t.Errorf("%s: %v, want %s", name, err, tt.reason)
 		}
@@ -140,7 +141,7 @@ func TestCheckKept_TakesARecordOfATimelineBefore(t *testing.T) {
 			kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 90}, Before: map[string]stored.BeforeSlot{
 				"a": {System: "1", Timeline: timeline, Slot: "a", OID: 7, Before: stored.BeforeSent, Point: point, Positions: stored.Checkpoints},
 			}}
-			if err := cfg.checkKept(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept); (err == nil) != want {
+			if err := cfg.checkKept(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept, 90); (err == nil) != want {
 				t.Errorf("%s on timeline %d: %v", point, timeline, err)
 			}
 		}
@@ -165,7 +166,7 @@ func TestCheckKept_TakesNoRecordOfAnotherTimelineOfTheSameNumber(t *testing.T) {
 		kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 90}, Before: map[string]stored.BeforeSlot{
 			"a": {System: "1", Timeline: tt.timeline, Began: tt.began, Slot: "a", OID: 7, Before: stored.BeforeSent, Point: tt.point, Positions: stored.Checkpoints},
 		}}
-		if err := cfg.checkKept(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept); (err == nil) != tt.want {
+		if err := cfg.checkKept(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept, 90); (err == nil) != tt.want {
 			t.Errorf("%s on timeline %d that began at %s: %v", tt.point, tt.timeline, tt.began, err)
 		}
 	}

@@ -222,6 +222,11 @@ func (c *connection) Slots(_ context.Context, names []string) (slots []Slot, err
 	return slots, nil
 }
 
+func (c *connection) Fence(context.Context) (wal.LSN, error) {
+	err := c.live(2)
+	return wal.BeforePageHeader(insertPosition(c.w.inserted), segmentSize), err
+}
+
 func (c *connection) Nudge(context.Context) error {
 	if err := c.live(2); err != nil || c.w.bug.noNudge {
 		return err

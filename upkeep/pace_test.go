@@ -37,6 +37,7 @@ type server struct {
 func (*server) Lineage() wal.Lineage                                  { return wal.Lineage{} }
 func (*server) Name(context.Context) ([]proof.Row, wal.LSN, error)    { return nil, 0, nil }
 func (*server) Slots(context.Context, []string) ([]proof.Slot, error) { return nil, nil }
+func (*server) Fence(context.Context) (wal.LSN, error)                { return 0, nil }
 func (*server) Nudge(context.Context) error                           { return nil }
 func (s *server) Act(_ context.Context, rows []proof.Row) (int, error) {
 	if err := s.act(len(rows)); err != nil {

@@ -47,3 +47,28 @@ func TestRetention_TakesNoRecordOfASlotThatADiskThatWasPutBackDoesNotHave(t *tes
 		}
 	})
 }
+
+// The same, while no relay has come to the server yet: the position of the WAL that is gone would hide that
+// somebody moved the slot.
+func TestRetention_TakesNoPositionOfAServerThatWasFurther(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.db = harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"})
+		k.env = append(k.env, "CDC_RELAY_POSTGRES_URL="+k.db.URL)
+		k.keepsHouse(t, "delete", "")
+		k.setUp(t, "wrote where slot "+k.slot+" begins")
+		k.runs(t, 1)
+		putBack := k.db.CopyDisk(t)
+		k.db.Exec(t, "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 4000000))")
+		k.runs(t, 1)
+
+		putBack()
+		k.insert(t, 3)
+		k.age(t, "2h")
+		k.db.Exec(t, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())", k.slot)
+		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "", "the server's WAL ends at")
+		if rows := k.rows(t); rows != 4 {
+			t.Errorf("%d rows are left of 4, of which 3 were never sent", rows)
+		}
+	})
+}
