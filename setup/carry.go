@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -52,7 +53,7 @@ func (s *Setup) known(ctx context.Context) (carried, error) {
 	all := make(carried)
 	for i, slot := range standing.Slots {
 		cfg := s.settings.OfShard(i, len(standing.Slots))
-		of, err := b.knownOf(ctx, cfg, &slot)
+		of, err := b.knownOf(ctx, cfg, &slot, standing.WALEnd)
 		if err != nil {
 			return nil, err
 		}
@@ -83,13 +84,16 @@ func (c carried) add(oid uint32, rec stored.BeforeSlot, first bool) {
 	}
 }
 
-func (b *before) knownOf(ctx context.Context, cfg relay.Config, slot *watch.SlotPosition) (map[uint32]stored.BeforeSlot, error) {
+func (b *before) knownOf(ctx context.Context, cfg relay.Config, slot *watch.SlotPosition, end wal.LSN) (map[uint32]stored.BeforeSlot, error) {
 	positions, err := checkpoints.Read(ctx, b.ledger, cfg.Guarantee, b.origin.SystemID, slot.Name)
 	if err != nil || slot.Err != nil || len(positions) == 0 {
 		return nil, err
 	}
 	if _, err := cfg.Resume().ConfirmedUpTo(positions, b.origin, slot.Confirmed); err != nil {
 		return nil, err
+	}
+	if beyond := cfg.Resume().BeyondWAL(positions, b.origin, end); beyond != 0 {
+		return nil, fmt.Errorf("topic has the position %s of slot %s, and the server's WAL ends at %s: it was restored from an older copy", beyond, slot.Name, end)
 	}
 	records, err := b.ledger.Read(ctx, stored.BeforeSlotSuffix(b.origin.SystemID, slot.Name))
 	if err != nil {

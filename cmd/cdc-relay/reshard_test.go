@@ -39,6 +39,29 @@ func TestReshard_KeepsNoPositionOfAServerThatWasFurther(t *testing.T) {
 	}
 }
 
+// The position of a server that was further hides that somebody moved the former slot: then nothing is known
+// of the rows before its copies.
+func TestReshard_CarriesNothingOverFromAServerThatWasFurther(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.divide(t)
+	divided := k.env
+	k.env = append(slices.Clip(divided), "CDC_RELAY_POSTGRES_SHARDS=1")
+	k.setUp(t, "")
+	k.runs(t, 1)
+	system := harness.Query[string](t, k.db, "SELECT system_identifier::text FROM pg_control_system()")
+	further := stored.Position{System: system, Timeline: 1, Slot: k.slot, Publication: "cdc_relay", End: wal.LSN(0xFF << 32)}
+	k.writes(t, stored.PromiseKey("somebody", system, k.slot), string(further.Encode()))
+	k.insert(t, 1) // nobody sends it
+	stdout, stderr := &lineHook{line: "has to stream until", act: func() {
+		k.db.Exec(t, "SELECT pg_logical_emit_message(true, 'nobody', '')")
+		k.db.Exec(t, "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots WHERE database = current_database()")
+	}}, new(harness.Output)
+	if code := run(t.Context(), []string{"setup", "--reshard-from", "1"}, process{env: divided, stdout: stdout, stderr: stderr}); code != exitOK || strings.Contains(stdout.String(), "holds of slot") {
+		t.Errorf("it ended with %d:\n%s%s", code, stdout.String(), stderr.String())
+	}
+}
+
 func TestReshard_RefusesWhatWouldRepeatOrForget(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
