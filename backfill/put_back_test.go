@@ -3,6 +3,8 @@ package backfill
 import (
 	"context"
 	"errors"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -129,4 +131,39 @@ func TestBeside_DoesNotGoOnWithRowsOfADiskThatWasPutBack(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The server lost WAL that it had flushed, and kept the slot of the backfill, which is ahead of what is left. It
+// would never send the rows that commit in between.
+func TestBackfill_DoesNotGoOnWithASlotAheadOfTheWAL(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"}), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)
+	s.write(t, 1, 10)
+	putBack := s.db.CopyDisk(t)
+	s.writeWAL(t, 4)
+	s.endedAt(t, all, "begun")
+	slots := filepath.Join(s.db.Server.Dir(), "slots")
+	copied := func(from, to string) {
+		t.Helper()
+		if err := s.db.Server.Stop(t.Context(), sandbox.Fast); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "cp", "-a", from, to).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if err := s.db.Server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := filepath.Join(s.db.Server.Dir(), "data", "pg_replslot", s.slot+"_backfill")
+	copied(of, slots)
+	putBack()
+	copied(slots, of)
+
+	s.write(t, 11, 20)
+	s.must(t, all)
+	s.writeWAL(t, 8)
+	s.write(t, 21, 30)
+	s.stream(t)
+	complete(t, s.committed(t), 30, false)
 }

@@ -3,6 +3,7 @@ package handover
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -57,8 +58,10 @@ func Drop(ctx context.Context, holder *snapshot.Holder, name string) error {
 func ReadSlots(ctx context.Context, holder *snapshot.Holder, locked bool, names ...string) (slots []provision.SlotState, err error) {
 	for deadline := time.Now().Add(dropPatience); ; {
 		err = holder.Ask(ctx, func(q postgres.Querier, version int) (err error) {
-			slots, err = provision.ReadSlots(q, version, names...)
-			return err
+			if slots, err = provision.ReadSlots(q, version, names...); err != nil {
+				return err
+			}
+			return refuseAhead(q, slots)
 		})
 		if err != nil || !locked || !slots[0].Active || time.Now().After(deadline) {
 			return slots, err
@@ -69,6 +72,24 @@ func ReadSlots(ctx context.Context, holder *snapshot.Holder, locked bool, names 
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// refuseAhead gives slots an error that are ahead of the end of the server's WAL: they would never send the rows
+// that commit in between.
+func refuseAhead(q postgres.Querier, slots []provision.SlotState) error {
+	end, err := postgres.WALInserted(q)
+	if err != nil {
+		return err
+	}
+	for i := range slots {
+		if s := &slots[i]; s.Exists && s.Err == nil && s.Confirmed > end {
+			s.Err = &fault.Error{
+				Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "look at", Subject: postgres.SlotSubject(s.Name),
+				Err: fmt.Errorf("the slot is confirmed up to %s, and the server's WAL ends at %s: the server lost WAL, or somebody confirmed what was not there", s.Confirmed, end),
+			}
+		}
+	}
+	return nil
 }
 
 // WhenFree tries again while the server has not ended the connection that held a slot.
