@@ -191,8 +191,7 @@ func (b *Backfill) remembered(ctx context.Context, s *progress.State) error {
 	defer ledger.Close()
 	within, cancel := context.WithTimeout(ctx, time.Minute) // a killed producer's transaction hides what follows it
 	defer cancel()
-	slot := baseSlot(b.Settings.Replication)
-	value, err := ledger.Committed(within, stored.BackfillKey(s.System, slot))
+	value, err := b.committed(within, ledger, s)
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == fault.ReasonCheckpointTopic {
 		return nil // it is still to be made, or Prepare says what is wrong with it
 	}
@@ -210,6 +209,21 @@ func (b *Backfill) remembered(ctx context.Context, s *progress.State) error {
 		}
 	}
 	return nil
+}
+
+// committed reads the progress. The transaction of a call that was killed hides it until the brokers end that
+// at its timeout, a minute. A call that goes on ends it at once; any other waits, and says so.
+func (b *Backfill) committed(ctx context.Context, ledger *topics.Ledger, s *progress.State) ([]byte, error) {
+	slot := baseSlot(b.Settings.Replication)
+	relays := slices.ContainsFunc(s.Final, func(f progress.Slot) bool { return f.Exists }) // one may be at work
+	if s.Exactly && b.Options.Yes && s.Temporary.Exists && !relays {
+		return b.shutOut(ctx, s.System, slot, stored.BackfillKey(s.System, slot))
+	}
+	waiting := time.AfterFunc(2*time.Second, func() {
+		b.Out.say(Line{What: "step", Text: fmt.Sprintf("an open Kafka transaction hides what follows it in topic %q: waiting until the brokers end it, at its timeout at the latest", b.Settings.CheckpointTopic)})
+	})
+	defer waiting.Stop()
+	return ledger.Committed(ctx, stored.BackfillKey(s.System, slot))
 }
 
 // known looks for what the topic has of a slot.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -267,6 +268,45 @@ func TestBackfill_ResumesWithoutLoss(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A call that was killed leaves its Kafka transaction open, and the brokers end it after a minute.
+func TestBackfill_AnInterruptedCallIsGoneOnWithAtOnce(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t, "18"), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "exactly_once")...)
+	s.write(t, 1, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := s.attempt(ctx, all, func(step string) {
+		if step == "begun" {
+			cancel()
+		}
+	}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	system := harness.Query[string](t, s.db, "SELECT system_identifier::text FROM pg_control_system()")
+	killed, err := kgo.NewClient(kgo.SeedBrokers(s.brokers.Addrs...), kgo.TransactionalID(stored.TransactionalID(system, s.slot)), kgo.DefaultProduceTopic(s.settings.CheckpointTopic))
+	if err == nil {
+		t.Cleanup(killed.Close)
+		err = errors.Join(killed.BeginTransaction(), killed.ProduceSync(t.Context(), kgo.StringRecord("of a transaction that nobody ends")).FirstErr())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	plan := all
+	plan.Yes = false
+	if text, err := s.attempt(soon, plan, nil); err == nil || !strings.Contains(text, "an open Kafka transaction hides what follows it") {
+		t.Errorf("the plan: %v\n%s", err, text)
+	}
+	soon, stop = context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	if text, err := s.attempt(soon, all, nil); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if n := len(s.committed(t)); n != 100 {
+		t.Errorf("%d records of 100 rows", n)
 	}
 }
 

@@ -216,18 +216,7 @@ func (w *work) awaitWriters(ctx context.Context) error {
 
 // fenceWriters shuts out whoever may still write for the backfill, and reads what was committed.
 func (w *work) fenceWriters(ctx context.Context, p *progress.Progress) (*progress.Progress, error) {
-	tx, err := kafkatx.New(kafkatx.Config{Config: w.settings.Kafka, CheckpointTopic: w.settings.CheckpointTopic}, zerolog.Nop())
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = tx.Close(ending)
-	}()
-	value, err := tx.Open(ctx, sink.Holder{
-		ID: stored.TransactionalID(p.System, p.Slot), Key: w.key(p), Lost: func(error) {},
-	})
+	value, err := w.shutOut(ctx, p.System, p.Slot, w.key(p))
 	if err != nil {
 		return nil, err
 	}
@@ -239,6 +228,21 @@ func (w *work) fenceWriters(ctx context.Context, p *progress.Progress) (*progres
 		return nil, progress.Refuse(err, "find out who else runs `cdc-relay backfill`")
 	}
 	return settled, nil
+}
+
+// shutOut ends the Kafka transaction of whoever may still write for a slot, and returns the committed value
+// of a key of the checkpoint topic; nil if there is none.
+func (b *Backfill) shutOut(ctx context.Context, system, slot, key string) ([]byte, error) {
+	tx, err := kafkatx.New(kafkatx.Config{Config: b.Settings.Kafka, CheckpointTopic: b.Settings.CheckpointTopic}, zerolog.Nop())
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = tx.Close(ending)
+	}()
+	return tx.Open(ctx, sink.Holder{ID: stored.TransactionalID(system, slot), Key: key, Lost: func(error) {}})
 }
 
 // temporary is the configuration of the backfill's slot, as one slot that shards know nothing of.
