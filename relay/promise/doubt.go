@@ -19,7 +19,7 @@ const doubtPatience = 5 * time.Second
 // delivered until a person says so (stored.BeforeDeclared).
 type Doubts struct {
 	written, looked bool
-	gone            []byte // the checkpoint with which Absent looked
+	gone            []byte // the checkpoint for which Absent took back all
 }
 
 // Again has Absent look once more: another relay has used the slot.
@@ -35,7 +35,7 @@ func (d *Doubts) Again() { d.looked = false }
 //
 // Nothing may be confirmed before that. It takes no longer than limit.
 func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger, system, slot, version string, start wal.LSN, gone []byte, tables []*wal.Relation) error {
-	lost := !bytes.Equal(gone, d.gone)
+	lost := gone != nil && !bytes.Equal(gone, d.gone)
 	if ledger == nil || d.looked && !lost {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (d *Doubts) Absent(ctx context.Context, limit time.Duration, ledger Ledger,
 	if err == nil && !bytes.Equal(known[key], ours.Encode()) { // last: until then the tables of before count
 		err = ledger.Write(ctx, key, ours.Encode())
 	}
-	if d.looked = err == nil; d.looked {
+	if d.looked = err == nil; d.looked && lost {
 		d.gone = gone
 	}
 	return err
