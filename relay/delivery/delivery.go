@@ -105,7 +105,7 @@ type guarantee interface {
 	// the error that ends the session, or nil when every failed record is durable.
 	Recover(ctx, deliveryCtx context.Context) error
 
-	// Renewal ticks when Renew has to run without any row; stop ends it.
+	// Renewal begins with the stream, and ticks when Renew has to run without any row; stop ends it.
 	Renewal() (tick <-chan time.Time, stop func())
 	Renew()
 

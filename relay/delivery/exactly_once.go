@@ -37,6 +37,7 @@ type exactlyOnce struct {
 
 	found        []byte          // the topic's checkpoint when the session began
 	resumedAt    stored.Position // what was delivered before the session
+	renews       bool            // the topic gets that when the stream begins: a loss is known by the old one until then
 	held         atomic.Uint64   // the slot's position, until the stream has shown resumedAt.Last (resume.Prove); then zero
 	sentTo       stored.Position // after everything that was sent; used only by the deliverer
 	committedEnd atomic.Uint64   // position that may be confirmed to the server
@@ -101,7 +102,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x.found, x.resumedAt, x.sentTo = value, at.Position, at.Position
+	x.found, x.resumedAt, x.sentTo, x.renews = value, at.Position, at.Position, at.Renew
 	x.committedEnd.Store(uint64(at.Position.End))
 	if at.Unproven {
 		x.held.Store(uint64(d.start.LSN))
@@ -113,9 +114,6 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	d.guarantee = x
 	shared.rejections.forget(&at.Position)
 	shared.traces.Committed(at.Position.Covers)
-	if at.Renew {
-		x.setPosition(true)
-	}
 	return nil
 }
 
@@ -160,6 +158,9 @@ func (x *exactlyOnce) setPosition(now bool) {
 const renewEvery = 12 * time.Hour
 
 func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
+	if x.renews {
+		x.setPosition(true)
+	}
 	t := time.NewTicker(renewEvery)
 	return t.C, t.Stop
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -116,5 +117,25 @@ func TestExactly_AStreamOfAnotherHistoryIsSentFromTheSlotOn(t *testing.T) {
 	}
 	if err := d.Begin(&wal.Batch{Rows: []wal.Row{{Txn: other, Ordinal: 1}}, Through: 290}); err != nil {
 		t.Errorf("the next session ends too: %v", err)
+	}
+}
+
+// What is known of the rows before the slot is taken back between takeOver and the stream (promise.Doubts). If the
+// relay is killed before that, the next start has to see the loss too.
+func TestExactly_TheTopicTellsOfALossUntilTheStreamBegins(t *testing.T) {
+	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Slot: "orders"}})
+	at := stored.Position{System: "7", Slot: "orders", Timeline: 1, End: 300}
+	to := &holding{value: at.Encode()}
+	d.start.Origin, d.start.LSN, d.start.End, d.sink = wal.Origin{SystemID: "7", Timeline: 1}, 250, 280, to
+	if err := d.takeOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(to.calls) > 0 {
+		t.Errorf("before the stream begins the sink got %q", to.calls)
+	}
+	_, stop := d.Renewal()
+	defer stop()
+	if want := []string{"position 250"}; !slices.Equal(to.calls, want) {
+		t.Errorf("when the stream begins the sink got %q, want %q", to.calls, want)
 	}
 }
