@@ -120,3 +120,36 @@ func TestExactlyOnce_ADiskThatIsPutBackUnderOtherTablesRepeatsNothing(t *testing
 		t.Errorf("delivered %v, and %d first ones before", found, before)
 	}
 }
+
+// A server that crashes has the slot where it was last saved, behind what the checkpoint covers. The stream shows
+// the checkpoint's last transaction, so nothing is taken for lost, and nothing is sent again.
+func TestExactlyOnce_ACrashOfTheServerRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	for name, restored := range map[string]func(*testing.T) *restored{"rows": newRestored, "messages outside any transaction": newRestoredMessages} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := restored(t)
+			r := s.p.Start(t)
+			r.AwaitStreaming(t)
+			s.db.Exec(t, "CHECKPOINT")
+			s.insert(t, "first", 50, 1000)
+			s.p.AwaitCaughtUp(t)
+			s.db.Exec(t, "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 3000000))") // the checkpoint is far behind the last row
+			s.p.AwaitCaughtUp(t)
+			r.Stop(t)
+			before := s.p.Confirmed(t)
+			stop(t, s.db, sandbox.Immediate)
+			start(t, s.db)
+			t.Logf("the slot went from %s back to %s", before, s.p.Confirmed(t))
+			r = s.p.Start(t)
+			r.AwaitStreaming(t)
+			s.insert(t, "second", 2, 10)
+			s.p.AwaitCaughtUp(t)
+			r.Await(t, "nothing is taken for lost", func(s status.Status) bool { return s.DataLoss == 0 })
+			r.Stop(t)
+			if found := s.delivered(t); found["first"] != 50 || found["second"] != 2 {
+				t.Errorf("delivered %v", found)
+			}
+		})
+	}
+}
