@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // writeWAL has the server write so many megabytes of WAL, and no row of the outbox.
@@ -166,4 +168,23 @@ func TestBackfill_DoesNotGoOnWithASlotAheadOfTheWAL(t *testing.T) {
 	s.write(t, 21, 30)
 	s.stream(t)
 	complete(t, s.committed(t), 30, false)
+}
+
+// What a backfill beside a relay asks of the server's history needs a replication connection. The relay may have
+// the only one, and the history is then the present timeline alone.
+func TestBeside_NeedsNoReplicationConnectionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	options := sandbox.PostgresOptions{Version: "18", Settings: map[string]string{"max_wal_senders": "1"}}
+	s := play(t, harness.OwnPostgres(t, options), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)
+	s.must(t, all)
+	s.write(t, 1, 10)
+	only, err := pgconn.Connect(t.Context(), s.db.URLWith(t, url.Values{"replication": {"database"}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = only.Close(context.WithoutCancel(t.Context())) }()
+	if text, err := s.beside(t.Context(), BesideOptions{Where: "true", AcceptOrder: true, Yes: true}, nil); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	complete(t, s.committed(t), 10, false)
 }

@@ -287,11 +287,11 @@ func (w *work) goesOn(p *progress.Progress, here wal.Origin) error {
 	return nil
 }
 
-// history is that of the server. Where no replication connection can be made, as without the right to replicate
-// or through a pooler, it is the present timeline alone.
+// history is that of the server. Where no replication connection can be made, as without the right to replicate,
+// through a pooler, or while others have all that the server allows, it is the present timeline alone.
 func (w *work) history(ctx context.Context) (wal.Origin, error) {
 	here, err := catalog.ReadOrigin(ctx, w.settings.Replication)
-	if err != nil && postgres.KindOf(err) != fault.KindRetry {
+	if err != nil && (postgres.KindOf(err) != fault.KindRetry || postgres.Reason(err) == fault.ReasonServerLimit) {
 		return w.holder.Origin(), nil
 	}
 	if err == nil && here.Lineage() != w.holder.Origin().Lineage() {
