@@ -69,8 +69,10 @@ type Part struct {
 // Covers reports whether a row is delivered. It may be asked only about rows of the record's own
 // history, which has none between Last and End: a row there is of another one.
 func (r *Position) Covers(commit wal.LSN, ordinal uint64) bool {
-	// The end of one transaction may be the start of the next one's commit record.
-	return commit < r.End && (commit <= r.Last.Commit || r.Last.Commit == 0) || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
+	if commit < r.End { // the end of one transaction may be the start of the next one's commit record
+		return r.Last.Commit == 0 || commit <= r.Last.Commit
+	}
+	return r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
 }
 
 // Behind reports whether another record of the same history covers more.
