@@ -116,7 +116,8 @@ func (r *Position) Divide(last *wal.Row, shape string) {
 	}
 }
 
-// UpTo is what of the record is left on a timeline that forked at a position.
+// UpTo is what of the record is left where a server shares its history up to a position alone: a timeline forked
+// there, or the slot that is on a disk that was put back stands there.
 func (r Position) UpTo(fork wal.LSN) Position {
 	r.End = min(r.End, fork)
 	if r.Part.Commit >= fork {

@@ -88,7 +88,7 @@ func (c *Config) ExactlyOnce(value []byte, known *stored.Position, origin wal.Or
 		at.Position.Timeline, at.Renew = origin.Timeline, true
 	} else if end != 0 && at.Position.Exceeds(end) && start <= at.Position.End {
 		at.Was, at.Lost, at.Renew = at.Position, true, true
-		at.Position.End, at.Position.Part, at.Position.Last = start, stored.Part{}, stored.Last{}
+		at.Position = at.Position.UpTo(start)
 	}
 	at.Position.Began = origin.Begin(origin.Timeline)
 	at.Position.Publication, at.Position.Relay = c.Publication, c.Version

@@ -62,8 +62,9 @@ func TestExactlyOnce_AsksForProofOfWhatIsSkipped(t *testing.T) {
 	whole := stored.Position{System: "7", Timeline: 1, Slot: "s", End: 300, Last: known}
 	divided := whole
 	divided.End, divided.Part = 280, stored.Part{Commit: 280, Rows: 9, Shape: "this"}
-	older, message := whole, whole
+	older, message, quiet := whole, whole, whole
 	older.Last, message.Last = stored.Last{}, stored.Last{Commit: 280, Message: "a1"}
+	quiet.Last.Commit = 240
 	olderPart := divided
 	olderPart.Last = stored.Last{}
 	for name, c := range map[string]struct {
@@ -84,6 +85,7 @@ func TestExactlyOnce_AsksForProofOfWhatIsSkipped(t *testing.T) {
 		"a message outside any transaction":      {&message, 250, 1, 0, true, 280},
 		"no checkpoint":                          {nil, 250, 1, 0, false, 249},
 		"the WAL ends before the checkpoint":     {&whole, 250, 1, 299, false, 249},
+		"the same, with no row since the slot":   {&quiet, 250, 1, 299, false, 240},
 		"the timeline was left before it":        {&whole, 150, 2, 0, false, 199},
 		"the timeline was left behind it, by 20": {&whole, 150, 3, 0, true, 280},
 	} {
