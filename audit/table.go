@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/cdc-relay/cdc-relay/audit/match"
@@ -74,8 +76,13 @@ func (w *work) look(ctx context.Context, index int) (*side, error) {
 	return s, w.holder.CheckSelection(ctx, &s.Selection)
 }
 
+// place is where a row is in the order of its table.
+type place struct {
+	number, rank uint64 // as in match.Row
+}
+
 // read visits the rows of a table as the stream would bring them. The row is good until the next.
-func (s *side) read(ctx context.Context, holder *snapshot.Holder, visit func(number uint64, row *wal.Row, beside [][]byte) error) error {
+func (s *side) read(ctx context.Context, holder *snapshot.Holder, visit func(at place, row *wal.Row, beside [][]byte) error) error {
 	from, err := holder.Reader(ctx)
 	if err != nil {
 		return err
@@ -83,17 +90,30 @@ func (s *side) read(ctx context.Context, holder *snapshot.Holder, visit func(num
 	defer from.Close() // also inside a reading
 	rows := from.Read(ctx, &s.Selection, nil, nil)
 	row := s.NewRow()
-	for number := uint64(1); ; number++ {
+	var at place
+	var ranked [][]byte // what the latest row has in the columns that order the rows
+	for {
 		columns, order := rows.Next()
 		if columns == nil && order == nil {
 			return rows.Err()
 		}
+		at.number++
+		if order = order[:s.Order.Ranks]; at.rank == 0 || !slices.EqualFunc(ranked, order, same) {
+			at.rank = at.number
+			ranked = ranked[:0]
+			for _, value := range order {
+				ranked = append(ranked, bytes.Clone(value))
+			}
+		}
 		snapshot.SetValues(row, columns)
-		if err := visit(number, row, rows.Beside()); err != nil {
+		if err := visit(at, row, rows.Beside()); err != nil {
 			return err
 		}
 	}
 }
+
+// same reports whether two values are one; nil is NULL.
+func same(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
 // eventID is the header id of a record.
 func eventID(headers []record.Header) ([]byte, bool) {
@@ -108,7 +128,7 @@ func eventID(headers []record.Header) ([]byte, bool) {
 // rows takes the rows of a table.
 func (w *work) rows(ctx context.Context, table uint8, s *side) error {
 	var buf record.Buffer
-	return s.read(ctx, w.holder, func(number uint64, row *wal.Row, beside [][]byte) error {
+	return s.read(ctx, w.holder, func(at place, row *wal.Row, beside [][]byte) error {
 		w.progress("rows read", w.read.Add(1))
 		buf.Reset()
 		err := w.routes.Route(ctx, &buf, row)
@@ -137,7 +157,7 @@ func (w *work) rows(ctx context.Context, table uint8, s *side) error {
 		if entry.Topic, err = w.topics.Of(rec.Topic); err != nil {
 			return err
 		}
-		entry.Table, entry.Number, entry.XID, entry.At = table, number, number32(beside[0]), seconds(beside[1])
+		entry.Table, entry.Number, entry.Rank, entry.XID, entry.At = table, at.number, at.rank, number32(beside[0]), seconds(beside[1])
 		return w.match.Row(&entry)
 	})
 }
@@ -174,8 +194,8 @@ func (w *work) name(ctx context.Context, found []Finding) error {
 			continue
 		}
 		var buf record.Buffer
-		err := s.read(ctx, w.holder, func(number uint64, row *wal.Row, _ [][]byte) error {
-			if found := wanted[number]; found != nil {
+		err := s.read(ctx, w.holder, func(at place, row *wal.Row, _ [][]byte) error {
+			if found := wanted[at.number]; found != nil {
 				buf.Reset()
 				if err := w.routes.Route(ctx, &buf, row); err != nil {
 					return err
@@ -185,7 +205,7 @@ func (w *work) name(ctx context.Context, found []Finding) error {
 					f.name(id, w.ShowIDs)
 				}
 			}
-			if number >= last {
+			if at.number >= last {
 				return errLast
 			}
 			return nil

@@ -9,6 +9,7 @@ type Row struct {
 	Topic  uint16 // number of the topic
 	Table  uint8  // number of the table
 	Number uint64 // of the row in its table's order, from 1 on
+	Rank   uint64 // the number of the first row that is equal in what orders them: among those nothing tells which came first
 	XID    uint32 // of the transaction that wrote the version
 	At     uint32 // time of the row in Unix seconds; zero: it has none
 }
@@ -38,7 +39,7 @@ type seen struct {
 }
 
 const (
-	rowSize    = 16 + contentSize + 2 + 1 + 5 + 4 + 4
+	rowSize    = 16 + contentSize + 2 + 1 + 5 + 5 + 4 + 4
 	recordSize = 16 + contentSize + 2 + 4 + 6 + 1 + placeSize
 	seenSize   = rowSize + 1 + 4 + 6 + placeSize
 
@@ -72,8 +73,10 @@ func (c *Content) parse(b []byte) []byte {
 
 func (r *Row) append(b []byte) []byte {
 	b = r.Content.append(append(b, r.ID[:]...))
-	b = append(binary.BigEndian.AppendUint16(b, r.Topic), r.Table, byte(r.Number>>32))
-	b = binary.BigEndian.AppendUint32(b, uint32(r.Number))
+	b = append(binary.BigEndian.AppendUint16(b, r.Topic), r.Table)
+	for _, n := range [...]uint64{r.Number, r.Rank} {
+		b = binary.BigEndian.AppendUint32(append(b, byte(n>>32)), uint32(n))
+	}
 	b = binary.BigEndian.AppendUint32(b, r.XID)
 	return binary.BigEndian.AppendUint32(b, r.At)
 }
@@ -83,8 +86,9 @@ func (r *Row) parse(b []byte) []byte {
 	b = r.Content.parse(b)
 	r.Topic, r.Table = binary.BigEndian.Uint16(b), b[2]
 	r.Number = uint64(b[3])<<32 | uint64(binary.BigEndian.Uint32(b[4:]))
-	r.XID, r.At = binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
-	return b[16:]
+	r.Rank = uint64(b[8])<<32 | uint64(binary.BigEndian.Uint32(b[9:]))
+	r.XID, r.At = binary.BigEndian.Uint32(b[13:]), binary.BigEndian.Uint32(b[17:])
+	return b[21:]
 }
 
 func appendPlace(b []byte, partition int32, offset int64, lsn uint64, seq uint32) []byte {

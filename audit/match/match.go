@@ -435,12 +435,12 @@ func (m *Match) follows(at *group, s *seen) {
 		return
 	}
 	switch exact := s.lsn != 0 && before.lsn != 0; {
-	case exact || m.tables[s.Table].Ordered && s.Number > before.Number && s.XID != before.XID:
+	case exact || m.tables[s.Table].Ordered && s.Rank > before.Rank && s.XID != before.XID:
 		m.find(s, OutOfOrder, 0)
 		if !s.faulty {
 			m.counts.Proven--
 		}
-	case s.Number > before.Number:
+	case s.Rank > before.Rank:
 		m.find(s, OrderUnclear, 0)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // plainRow and plainRecord are what a Row and a Record stand for.
 type plainRow struct {
 	id, key, value, topic string
-	number, lsn           int
+	number, rank, lsn     int
 	xid                   int
 	at                    uint32
 }
@@ -40,6 +40,7 @@ type world struct {
 	discard map[string]bool
 	unnamed int
 	lsn     bool
+	equal   int // so many rows in a row are equal in what orders them
 }
 
 func newWorld(seed uint64) *world {
@@ -52,6 +53,10 @@ func newWorld(seed uint64) *world {
 		unnamed: max(0, rng.IntN(23)-19),
 	}
 	w.table.NoOrder = !w.table.Ordered && some()
+	w.equal = 1
+	if !w.table.Ordered && !w.lsn {
+		w.equal += rng.IntN(4)
+	}
 	offsets := map[string]int{}
 	produce := func(r *plainRow, alter bool) {
 		c := plainRecord{id: r.id, key: r.key, value: r.value, topic: r.topic, partition: int(r.key[0]) % 2, lsn: r.lsn}
@@ -76,7 +81,7 @@ func newWorld(seed uint64) *world {
 	for n := range rng.IntN(60) {
 		r := plainRow{
 			id: fmt.Sprint("id", n), key: fmt.Sprint(rng.IntN(5)), value: fmt.Sprint("v", rng.IntN(3)), topic: w.names[min(1, rng.IntN(4))],
-			number: n + 1, xid: n / 2, at: uint32(n + 1),
+			number: n + 1, rank: n - n%w.equal + 1, xid: n / 2, at: uint32(n + 1),
 		}
 		if w.lsn {
 			r.lsn = 1000 + n/2*10 + rng.IntN(3)*15
@@ -207,7 +212,7 @@ func (w *world) say() Counts {
 			partitions[p.at.partition] = true
 			var worst *placed
 			for j := range found[:i] {
-				if q := &found[j]; !q.at.resent && q.at.partition == p.at.partition && (worst == nil || q.at.offset > worst.at.offset) {
+				if q := &found[j]; !q.at.resent && q.at.partition == p.at.partition && (w.lsn || q.rank < p.rank) && (worst == nil || q.at.offset > worst.at.offset) {
 					worst = q
 				}
 			}
@@ -265,7 +270,7 @@ func (w *world) judged(t *testing.T, dir string, memory int) Counts {
 		r := &w.rows[i]
 		row := Row{
 			ID: h.ID([]byte(r.id)), Content: h.Content([]byte(r.key), []byte(r.value), nil), Topic: number(r.topic),
-			Number: uint64(r.number), XID: uint32(r.xid), At: r.at,
+			Number: uint64(r.number), Rank: uint64(r.rank), XID: uint32(r.xid), At: r.at,
 		}
 		if err := m.Row(&row); err != nil {
 			t.Fatal(err)
@@ -352,7 +357,7 @@ func TestMatch_DividesWhatDoesNotFit(t *testing.T) {
 	const n = 30_000
 	for i := range n {
 		id, c := h.ID(fmt.Append(nil, i)), h.Content(fmt.Append(nil, i%3), fmt.Append(nil, i), nil)
-		if err := m.Row(&Row{ID: id, Content: c, Number: uint64(i + 1), XID: uint32(i)}); err != nil {
+		if err := m.Row(&Row{ID: id, Content: c, Number: uint64(i + 1), Rank: uint64(i + 1), XID: uint32(i)}); err != nil {
 			t.Fatal(err)
 		}
 		if i%10_000 == 77 {
@@ -480,7 +485,7 @@ func TestMatch_GivesRowsThatAreAlikeTheirRecordsInOrder(t *testing.T) {
 	for _, backwards := range []bool{false, true} {
 		m := New(Config{Once: true})
 		for _, n := range map[bool][]int{false: {1, 2, 3}, true: {3, 2, 1}}[backwards] {
-			if err := m.Row(&Row{ID: id, Content: content, Number: uint64(n), XID: uint32(n)}); err != nil {
+			if err := m.Row(&Row{ID: id, Content: content, Number: uint64(n), Rank: uint64(n), XID: uint32(n)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := m.Record(&Record{ID: id, Content: content, Offset: int64(10 * n)}); err != nil {
@@ -491,6 +496,48 @@ func TestMatch_GivesRowsThatAreAlikeTheirRecordsInOrder(t *testing.T) {
 		m.Close()
 		if err != nil || got.Proven != 3 || len(got.By) > 0 {
 			t.Errorf("backwards %t: %+v, %v", backwards, got, err)
+		}
+	}
+}
+
+// Rows of one time have their records in any order. A record behind one of a later time is reported
+// all the same, also where the records between them are of rows of one time.
+func TestMatch_OrdersNoRowsOfOneTime(t *testing.T) {
+	h := NewHasher()
+	for name, tt := range map[string]struct {
+		ranks   []uint64 // of the rows in their order
+		records []int    // the rows in the order of their records
+		lsn     []uint64 // of the records in theirs
+		want    map[Verdict]int64
+	}{
+		"one time":                    {ranks: []uint64{1, 1}, records: []int{1, 0}, want: map[Verdict]int64{}},
+		"two times":                   {ranks: []uint64{1, 2}, records: []int{1, 0}, want: map[Verdict]int64{OrderUnclear: 1}},
+		"one time, then an earlier":   {ranks: []uint64{1, 2, 2}, records: []int{2, 1, 0}, want: map[Verdict]int64{OrderUnclear: 2}},
+		"an earlier within one time":  {ranks: []uint64{1, 2, 2}, records: []int{2, 0, 1}, want: map[Verdict]int64{OrderUnclear: 1}},
+		"a later one before one time": {ranks: []uint64{1, 1, 3}, records: []int{2, 1, 0}, want: map[Verdict]int64{OrderUnclear: 1}},
+		"positions within one time":   {ranks: []uint64{1, 1}, records: []int{1, 0}, lsn: []uint64{20, 10}, want: map[Verdict]int64{OutOfOrder: 1}},
+	} {
+		m := New(Config{})
+		for i, rank := range tt.ranks {
+			id := fmt.Append(nil, i)
+			if err := m.Row(&Row{ID: h.ID(id), Content: h.Content([]byte("key"), id, nil), Number: uint64(i + 1), Rank: rank, XID: uint32(rank)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for offset, i := range tt.records {
+			id := fmt.Append(nil, i)
+			r := Record{ID: h.ID(id), Content: h.Content([]byte("key"), id, nil), Offset: int64(offset)}
+			if tt.lsn != nil {
+				r.LSN = tt.lsn[offset]
+			}
+			if err := m.Record(&r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := m.Finish(make([]Table, 1), make([]Topic, 1), func(Finding) {})
+		m.Close()
+		if err != nil || !maps.Equal(got.By, tt.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, got, err, tt.want)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 // sorter sorts more entries than fit into memory: by key, topic and table, then those with a
 // record in the order of the commits as far as that is known, then those without, newest first.
+// Rows of one rank are in the order of their records: so none of them seems to be out of order beside
+// another, and each is compared with the record of a lower rank that is furthest behind.
 type sorter struct {
 	budget *budget
 	limit  int // entries in memory
@@ -38,7 +40,7 @@ func compare(a, b *seen) int {
 	}
 	switch {
 	case a.found && b.found:
-		return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.seq, b.seq), cmp.Compare(a.Number, b.Number))
+		return cmp.Or(cmp.Compare(a.lsn, b.lsn), cmp.Compare(a.seq, b.seq), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.offset, b.offset))
 	case a.found:
 		return -1
 	case b.found:

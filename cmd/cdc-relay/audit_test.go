@@ -175,6 +175,21 @@ func TestAudit_FindsEachPlantedFault(t *testing.T) {
 	}
 }
 
+// Rows that one transaction wrote have one time, which does not say in which order they were written. A
+// record behind one of a later time is reported.
+func TestAudit_OrdersNoRowsOfOneTime(t *testing.T) {
+	t.Parallel()
+	a := newAudited(t, "18", keeping["detect_moved_slot"])
+	invoke(t, a.env, "setup").want(t, exitOK, "", "")
+	a.db.Exec(t, `INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) OVERRIDING SYSTEM VALUE SELECT n, 'order', '1', 'Placed', to_jsonb(n) FROM generate_series(3, 1, -1) n`)
+	_, stop := a.start(t, nil)
+	defer stop()
+	a.await(t, "3 records", func() bool { return len(a.brokers.Read(t, "order-events")) >= 3 })
+	a.finds(t, exitOK, 1, 3, 3, map[string]int64{}, "--order", "created_at")
+	a.db.Exec(t, `UPDATE outbox SET created_at = created_at + interval '1 s' WHERE id = 3`)
+	a.finds(t, exitOK, 1, 3, 3, map[string]int64{"order_unclear": 1}, "--order", "created_at")
+}
+
 // What people see of it, and what the report shows: no payload, and no event id unasked.
 func TestAudit_ShowsNoContent(t *testing.T) {
 	t.Parallel()

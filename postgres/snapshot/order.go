@@ -54,6 +54,7 @@ const (
 type Order struct {
 	By    []Column // empty: by the place in the table
 	Basis Basis
+	Ranks int // so many of By order the rows; the others only make the order total
 
 	// Total: no two rows are equal in it, and no row changes its place. Only then can a
 	// reading be taken up after a row. A place in the table is none: an update moves the row.
@@ -96,6 +97,7 @@ func (s *Shape) Choose(given []string) (Order, error) {
 	if len(given) == 0 {
 		o.By, o.Basis = s.first()
 	}
+	o.Ranks = len(o.By)
 	for _, key := range s.Keys {
 		if o.covers(key) {
 			o.Total = true
