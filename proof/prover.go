@@ -216,7 +216,7 @@ func (p *Prover) pollSlots(ctx context.Context, s Waiter, fence wal.LSN, w *wait
 
 func hintBehind(s *Slot) string {
 	if !s.Active {
-		return "nobody streams from it: start the relay"
+		return "nobody streams from it: start the relay; if it runs, it may be blocked: see `cdc-relay status`"
 	}
 	return ""
 }

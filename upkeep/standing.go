@@ -84,7 +84,7 @@ func (s *Service) Standing(ctx context.Context, table wal.Table, oid uint32, id 
 	for _, slot := range slots {
 		at.Slots = append(at.Slots, behind(slot, end))
 		if !slot.Active {
-			at.Notes = append(at.Notes, fmt.Sprintf("nobody streams from slot %s: rows that it has not passed stay", slot.Name))
+			at.Notes = append(at.Notes, fmt.Sprintf("nobody streams from slot %s: no relay runs, or it is blocked (`cdc-relay status`); rows that the slot has not passed stay", slot.Name))
 		}
 	}
 	return at, nil

@@ -288,7 +288,7 @@ func TestAudit_WaitsForTheSlot(t *testing.T) {
 	a := newAudited(t, "18")
 	invoke(t, a.env, "setup").want(t, exitOK, "", "")
 	a.write(t, 1, 2)
-	invoke(t, a.env, "audit", "--wait", "100ms").want(t, exitFailed, "", "start the relay")
+	invoke(t, a.env, "audit", "--wait", "100ms").want(t, exitFailed, "", "start the relay; if it runs, it may be blocked: see `cdc-relay status`")
 	a.db.Exec(t, "SELECT pg_drop_replication_slot($1)", a.slot)
 	invoke(t, a.env, "audit").want(t, exitRefused, "", "does not exist")
 	a.db.Exec(t, "DROP TABLE outbox")

@@ -82,10 +82,10 @@ func TestRetention_KeepsWhatNoRelayHasPassed(t *testing.T) {
 		k.setUp(t, "")
 		k.insert(t, 3)
 		k.age(t, "2h")
-		invoke(t, k.env, "retention").want(t, exitOK, "nobody streams from slot "+k.slot, "")
+		invoke(t, k.env, "retention").want(t, exitOK, "nobody streams from slot "+k.slot+": no relay runs, or it is blocked (`cdc-relay status`)", "")
 		got := invoke(t, k.env, "retention", "--once")
 		got.want(t, exitFailed, "deleted 0 rows", "(reason slot_behind)")
-		got.want(t, exitFailed, "", "start the relay")
+		got.want(t, exitFailed, "", "start the relay; if it runs, it may be blocked: see `cdc-relay status`")
 		k.left(t, 3)
 	})
 }
