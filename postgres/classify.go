@@ -319,6 +319,17 @@ func Reason(err error) string {
 	return fault.ReasonServerError
 }
 
+// FunctionHint replaces the hint of an error about a table or a function that a function which the
+// statement runs did not find. Only such an error has a context, which may have values of rows.
+func FunctionHint(err error, hint string) error {
+	e, classified := errors.AsType[*fault.Error](err)
+	pg, sent := errors.AsType[*pgconn.PgError](err)
+	if classified && sent && pg.Where != "" && (pg.Code == "42P01" || pg.Code == "42883") {
+		e.Hint = hint
+	}
+	return err
+}
+
 // PermissionHint replaces the hint of an error that is about permissions.
 func PermissionHint(err error, hint string) error {
 	var e *fault.Error

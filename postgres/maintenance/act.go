@@ -71,9 +71,12 @@ func (s *Session) act(ctx context.Context, rows []proof.Row, before, where strin
 }
 
 func (s *Session) actError(err error) error {
-	return postgres.PermissionHint(postgres.Classify("act on rows of "+s.subject(), err),
+	return postgres.PermissionHint(postgres.FunctionHint(postgres.Classify("act on rows of "+s.subject(), err), hintFunction),
 		"grant DELETE on the table, or UPDATE on the columns that are set, and UPDATE on one column to skip locked rows")
 }
+
+// hintFunction is for what a trigger's function did not find.
+const hintFunction = "a trigger's function, or another one that the statement runs, needs it, and the session's search_path is pg_catalog alone: name it with its schema in the function, or give the function a search_path of its own (ALTER FUNCTION … SET search_path)"
 
 // proven is the condition for those of the versions that still exist and still are to go, and
 // the query that it refers to, if any. That query locks them first, and leaves rows out that
@@ -175,6 +178,6 @@ func (s *Session) move(with, where string) (gone, taken int, err error) {
 }
 
 func (s *Session) archiveError(err error) error {
-	return postgres.PermissionHint(postgres.Classify("archive rows of "+s.subject(), err),
+	return postgres.PermissionHint(postgres.FunctionHint(postgres.Classify("archive rows of "+s.subject(), err), hintFunction),
 		"grant DELETE on the table, UPDATE on one of its columns to skip locked rows, and INSERT on the archive table")
 }

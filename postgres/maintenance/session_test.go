@@ -323,3 +323,26 @@ func TestSession_IsNotCutShortByAPolicy(t *testing.T) {
 		t.Error("named nothing")
 	}
 }
+
+// The session's search_path is not that of the application: what a trigger names without its schema is not found.
+func TestSession_SaysThatATriggerNamesNoSchema(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, eventsSQL)
+		db.Exec(t, `INSERT INTO events VALUES ('a', 1); CREATE TABLE archive (LIKE events); CREATE TABLE gone (n int);
+			CREATE FUNCTION told() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO gone VALUES (1); RETURN NULL; END';
+			CREATE TRIGGER told AFTER DELETE ON events FOR EACH STATEMENT EXECUTE FUNCTION told()`)
+		archives := work()
+		archives.Archive = &Archive{Table: wal.Table{Schema: "public", Name: "archive"}, Columns: []string{"id", "n", "published_at"}}
+		for _, w := range []Work{work(), archives} {
+			s := opened(t, db, w)
+			_, err := s.Act(t.Context(), name(t, s))
+			postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTableMissing, `"gone"`, "name it with its schema in the function")
+			s.Close()
+		}
+		db.Exec(t, `CREATE OR REPLACE FUNCTION told() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.gone VALUES (1); RETURN NULL; END'`)
+		s := opened(t, db, work())
+		if n, err := s.Act(t.Context(), name(t, s)); n != 1 || err != nil {
+			t.Errorf("%d rows, %v", n, err)
+		}
+	})
+}

@@ -103,6 +103,26 @@ func TestNewestRow_OfAPartitionedTable(t *testing.T) {
 	}
 }
 
+// Rows of one transaction have one age, and a place says nothing about another partition.
+func TestNewestRow_OfAPartitionedTableFilledAtOnce(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		for name, by := range map[string]string{"range": "RANGE (at)", "list": "LIST (kind)"} {
+			db.Exec(t, `DROP TABLE IF EXISTS outbox; CREATE TABLE outbox (id text, kind int, at timestamptz, occurred_at timestamptz) PARTITION BY `+by)
+			if name == "range" {
+				db.Exec(t, `CREATE TABLE outbox_1 PARTITION OF outbox FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');
+					CREATE TABLE outbox_2 PARTITION OF outbox FOR VALUES FROM ('2024-02-01') TO ('2024-03-01')`)
+			} else {
+				db.Exec(t, `CREATE TABLE outbox_1 PARTITION OF outbox FOR VALUES IN (1); CREATE TABLE outbox_2 PARTITION OF outbox FOR VALUES IN (2)`)
+			}
+			db.Exec(t, `INSERT INTO outbox SELECT id, kind, at::timestamptz, at::timestamptz FROM (VALUES ('a', 1, '2024-01-03'), ('b', 1, '2024-01-04'), ('newest', 2, '2024-02-02')) v(id, kind, at)`)
+			row, err := sample.NewestRow(t.Context(), postgrestest.Config(t, db), 0)
+			if err != nil || !strings.HasPrefix(texts(row), "newest|") {
+				t.Errorf("%s: got %s, %v", name, texts(row), err)
+			}
+		}
+	})
+}
+
 func TestNewestRow_WithoutSelectSaysWhatToGrant(t *testing.T) {
 	db := harness.Postgres(t, "15")
 	cfg := postgrestest.OutboxDatabase(t, db)
