@@ -17,6 +17,9 @@ const (
 
 	// samplePages is how much of a table's end is searched before all of it.
 	samplePages = 64
+
+	// timeNames are the columns that have the time of a row.
+	timeNames = "creat|occur|insert|^time"
 )
 
 // NewestRow reads the row of cfg.Tables[table] that was written last, over an
@@ -54,15 +57,19 @@ func newSampler(ctx context.Context, cfg postgres.Config) (*sampler, error) {
 // searches are the ends of the query, to be tried in turn: the last one takes any
 // row.
 func (s *sampler) searches(table wal.Table, rel *wal.Relation) ([]string, error) {
-	const byAge = "ORDER BY pg_catalog.age(xmin), ctid DESC"
+	within, err := s.withinTransaction(table, rel)
+	if err != nil {
+		return nil, err
+	}
+	byAge := "ORDER BY pg_catalog.age(xmin), " + within + "ctid DESC"
 	// The leading column of a complete b-tree index, if its order is that of time.
 	row, err := s.q.All(fmt.Sprintf(`SELECT a.attname FROM pg_catalog.pg_index i
 			JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam AND m.amname = 'btree'
 			JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
 		WHERE i.indrelid = %d AND i.indisvalid AND i.indpred IS NULL AND (
 			a.atttypid = ANY ('{int4,int8}'::regtype[]) AND i.indisunique AND i.indnkeyatts = 1 OR
-			a.atttypid = ANY ('{timestamp,timestamptz}'::regtype[]) AND a.attname ~* 'creat|occur|insert|^time')
-		ORDER BY i.indisprimary DESC, i.indisunique DESC, a.attnum LIMIT 1`, rel.OID))
+			a.atttypid = ANY ('{timestamp,timestamptz}'::regtype[]) AND a.attname ~* '%s')
+		ORDER BY i.indisprimary DESC, i.indisunique DESC, a.attnum LIMIT 1`, rel.OID, timeNames))
 	if err != nil {
 		return nil, postgres.Classify("look at the indexes of table "+table.String(), err)
 	}
@@ -78,6 +85,21 @@ func (s *sampler) searches(table wal.Table, rel *wal.Relation) ([]string, error)
 		return []string{fmt.Sprintf("WHERE ctid >= '(%d,0)' %s", *pages-samplePages, byAge), byAge, ""}, nil
 	}
 	return []string{byAge, ""}, nil
+}
+
+// withinTransaction orders the rows of a partitioned table that one transaction wrote, whose places are of
+// several tables: by the column of its ranges, else by one with the time. It is empty where there is neither.
+func (s *sampler) withinTransaction(table wal.Table, rel *wal.Relation) (string, error) {
+	row, err := s.q.All(fmt.Sprintf(`SELECT a.attname FROM pg_catalog.pg_partitioned_table p JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum > 0
+			AND (p.partstrat = 'r' AND a.attnum = p.partattrs[0] OR a.atttypid = ANY ('{timestamp,timestamptz}'::regtype[]) AND a.attname ~* '%s')
+		WHERE p.partrelid = %d ORDER BY p.partstrat = 'r' AND a.attnum = p.partattrs[0] DESC, a.attnum LIMIT 1`, timeNames, rel.OID))
+	if err != nil {
+		return "", postgres.Classify("look at the partitions of table "+table.String(), err)
+	}
+	if len(row) == 0 {
+		return "", nil
+	}
+	return wal.QuoteIdentifier(row[0][0].Text) + " DESC NULLS LAST, ", nil
 }
 
 func sampled(rel *wal.Relation, row postgres.Cells) *wal.Row {
