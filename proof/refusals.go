@@ -102,15 +102,18 @@ func (c *Config) checkKept(on wal.Lineage, slots []Slot, kept *Kept, end wal.LSN
 	}
 	for _, name := range c.Others {
 		if rec, found := kept.Before[name]; found && rec.OID == c.Table && !rec.Before.Known() {
-			return refuse(fault.ReasonBeforeSlotUnknown, subject(name), "with the configuration of that pipeline, send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)",
+			return refuse(fault.ReasonBeforeSlotUnknown, subject(name), "with the configuration of that pipeline: "+hintBefore,
 				"whether its pipeline has delivered the rows from before it is not known: %w", errUnsent)
 		}
 	}
 	return nil
 }
 
+// hintBefore is for a slot that exists, so that only a backfill --late may send rows.
+const hintBefore = "send them (`cdc-relay backfill --late`) unless they are delivered; then say that they are (`cdc-relay setup --before-slot delivered`)"
+
 func (c *Config) unknown(slot string, err error) error {
-	return refuse(fault.ReasonBeforeSlotUnknown, subject(slot), "send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)", "whether rows from before it are delivered is not known: %w", err)
+	return refuse(fault.ReasonBeforeSlotUnknown, subject(slot), hintBefore, "whether rows from before it are delivered is not known: %w", err)
 }
 
 var errUnsent = errors.New("nobody has sent or declared them, or a change of the publication or the table has left rows out of the stream since")

@@ -129,6 +129,10 @@ func TestCheckKept_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 		if reasonOf(err) != tt.reason {
 			t.Errorf("%s: %v, want %s", name, err, tt.reason)
 		}
+		// Each of the slots exists, and `backfill` without --late would be refused.
+		if reasonOf(err) == fault.ReasonBeforeSlotUnknown && !strings.Contains(err.Error(), "send them (`cdc-relay backfill --late`)") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
