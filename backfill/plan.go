@@ -77,7 +77,10 @@ func (w *work) tableLine(i int) ([]string, TableLine) {
 	if !n.exact {
 		about = "about "
 	}
-	order, _ := promise(&t.Order)
+	order, none := promise(&t.Order)
+	if none && !w.Options.AcceptOrder {
+		order += "; --yes needs --accept-order"
+	}
 	return []string{
 		fmt.Sprintf("table %s: %s%s (%s)", t.Name, about, wording.Count(n.rows, "row"), w.choices[i].text),
 		"  order of old rows within a key: " + order,

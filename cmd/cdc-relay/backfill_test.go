@@ -283,6 +283,11 @@ func TestBackfill_RefusesBadInput(t *testing.T) {
 			}
 		})
 	}
+	const needs = "none: by the place in the table; --yes needs --accept-order"
+	invoke(t, other("public."+plain), "backfill", "--all").want(t, exitOK, needs, "")
+	if got := invoke(t, other("public."+plain), "backfill", "--all", "--accept-order"); got.code != exitOK || strings.Contains(got.stdout, "--yes needs") {
+		t.Errorf("with --accept-order it ends with %d and says\n%s", got.code, got.stdout)
+	}
 	if slots := k.slots(t); slots != "" {
 		t.Errorf("there is %s", slots)
 	}
