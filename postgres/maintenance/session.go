@@ -195,7 +195,7 @@ func (s *Session) lock() error {
 			}
 		}
 	}
-	return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonMaintenanceInUse, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another session holds the lock: %s", owner), Hint: "wait until it has ended"}
+	return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonMaintenanceInUse, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another session holds the lock: %s", owner), Hint: "a relay that runs does this work itself (maintenance.in_run), and needs no --once beside it; otherwise wait until the other process has ended"}
 }
 
 // OID is the table's.
