@@ -163,6 +163,9 @@ func (w *work) run(ctx context.Context) error {
 		}
 	}
 	if next == begin || next == anew || next == trigger { // before the first row is marked
+		if err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return provision.CheckCut(q, w.cutTables()) }); err != nil {
+			return err
+		}
 		if err := w.decideDifference(ctx); err != nil {
 			return err
 		}

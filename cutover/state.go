@@ -3,6 +3,7 @@ package cutover
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -85,7 +86,7 @@ func (s *state) decide() (step, error) {
 	case cut != nil && cut.Off:
 		return "", progress.Refuse(errors.New("the way back was taken, and the trigger is disabled"), "drop it with `cdc-relay cutover --back --yes`")
 	case cut == nil && made > 0:
-		return "", progress.Refuse(fmt.Errorf("%s exists, so a relay may have streamed from it", postgres.SlotSubject(s.firstMade())),
+		return "", progress.Refuse(fmt.Errorf("%s exists, so a relay may have streamed from it", postgres.SlotSubject(s.final[slices.IndexFunc(s.final, func(slot progress.Slot) bool { return slot.Exists })].Name)),
 			"if none has, drop it: the cutover makes its own")
 	case cut == nil && !t.Exists:
 		return begin, nil
@@ -127,15 +128,6 @@ func (s *state) onlyCopies(cut *catalog.Cut) error {
 		return progress.Refuse(fmt.Errorf(text, postgres.SlotSubject(slot.Name), slot.Confirmed, cut.At), next+"; then run the command again")
 	}
 	return nil
-}
-
-func (s *state) firstMade() string {
-	for _, slot := range s.final {
-		if slot.Exists {
-			return slot.Name
-		}
-	}
-	return ""
 }
 
 // lost is a cut whose slot is gone: rows after it have a mark, and nobody sends them.

@@ -145,7 +145,7 @@ func ServiceRole(name string, login Login) (role Part, notes []string, err error
 }
 
 // Owner makes the role a member of the roles that own the tables, which no SQL can name without
-// asking the server.
+// asking the server, and lets these make functions in the tables' schemas.
 func Owner(role string, tables []Name) (Part, error) {
 	quoted, err := quote(role)
 	if err != nil {
@@ -161,11 +161,14 @@ func Owner(role string, tables []Name) (Part, error) {
 			return fmt.Sprintf("DO $$ BEGIN EXECUTE (SELECT format('%s %%I %s %s', pg_get_userbyid(relowner)) FROM pg_class WHERE oid = '%s'::regclass); END $$;",
 				verb, to, strings.ReplaceAll(quoted, "'", "''"), strings.ReplaceAll(name, "'", "''"))
 		}
-		up, down = append(up, change("GRANT", "TO")), append(down, change("REVOKE", "FROM"))
+		create := fmt.Sprintf("DO $$ BEGIN EXECUTE (SELECT CASE WHEN has_schema_privilege(relowner, relnamespace, 'CREATE') THEN 'SELECT 1' ELSE format('GRANT CREATE ON SCHEMA %%s TO %%I', relnamespace::regnamespace, pg_get_userbyid(relowner)) END FROM pg_class WHERE oid = '%s'::regclass); END $$;",
+			strings.ReplaceAll(name, "'", "''"))
+		up, down = append(up, change("GRANT", "TO"), create), append(down, change("REVOKE", "FROM"))
 	}
 	return Part{
 		Name: "owner",
-		Up: "-- For cutover, which makes a trigger as the owner of the table. Take it back when the cutover is complete:\n-- " +
+		Up: "-- For cutover, which makes a trigger and its function as the owner of the table. An owner without CREATE on\n" +
+			"-- the schema gets it. Take the membership back when the cutover is complete:\n-- " +
 			strings.Join(down, "\n-- ") + "\n" + strings.Join(up, "\n"),
 		Down: strings.Join(down, "\n"),
 	}, nil

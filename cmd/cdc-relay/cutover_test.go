@@ -176,7 +176,7 @@ func TestCutover_PrintedGrantsAreEnough(t *testing.T) {
 			k.db.Exec(t, "ALTER TABLE outbox ADD COLUMN published_at timestamptz")
 			owner, role := harness.Unique(t, "owner"), harness.Unique(t, "least")
 			k.db.Exec(t, "CREATE ROLE "+owner)
-			k.db.Exec(t, fmt.Sprintf("GRANT USAGE, CREATE ON SCHEMA public TO %s", owner))
+			k.db.Exec(t, fmt.Sprintf("GRANT USAGE ON SCHEMA public TO %s; REVOKE CREATE ON SCHEMA public FROM PUBLIC", owner))
 			k.db.Exec(t, "ALTER TABLE outbox OWNER TO "+owner)
 			defer func() {
 				for _, name := range []string{role, owner} {
@@ -188,12 +188,26 @@ func TestCutover_PrintedGrantsAreEnough(t *testing.T) {
 			printed.want(t, exitOK, "GRANT %I TO", "")
 			all := strings.ReplaceAll(printed.stdout, `\set ON_ERROR_STOP on`, "")
 			i := strings.Index(all, "DO $$ BEGIN EXECUTE (SELECT format('GRANT")
-			j := i + strings.Index(all[i:], "\n")
+			j := strings.LastIndex(all, "DO $$")
+			j += strings.Index(all[j:], "\n")
+			grants := strings.Split(strings.TrimSpace(all[i:j]), "\n")
+			if len(grants) != 2 {
+				t.Fatalf("printed are %q, want membership in the owner, and CREATE for the owner", grants)
+			}
 			k.db.Exec(t, all[:i]+all[j:])
 			env := append(slices.Clone(k.env), "CDC_RELAY_POSTGRES_URL="+strings.Replace(k.db.URL, "postgres@", role+"@", 1))
+			for _, missing := range []struct{ says, grant string }{{"is not a member of " + owner, grants[0]}, {owner + " has no CREATE on schema public", grants[1]}} {
+				for _, flags := range [][]string{{"--watch", "0s"}, {"--yes", "--settle", "0s", "--watch", "0s"}} { // the plan says it, and no slot is made
+					got := invoke(t, env, append([]string{"cutover", "--mark-new"}, flags...)...)
+					got.want(t, exitRefused, "", missing.says)
+					got.want(t, exitRefused, "", "sql --for cutover")
+				}
+				k.db.Exec(t, missing.grant)
+			}
+			if made := k.slots(t); made != "" {
+				t.Errorf("there is %s", made)
+			}
 			invoke(t, env, "cutover", "--mark-new", "--watch", "0s").want(t, exitOK, "nothing was changed", "")
-			invoke(t, env, "cutover", "--mark-new", "--yes", "--settle", "0s", "--watch", "0s").want(t, exitRefused, "", "sql --for cutover")
-			k.db.Exec(t, all[i:j])
 			invoke(t, env, "cutover", "--mark-new", "--yes", "--settle", "0s").want(t, exitOK, "start `cdc-relay run`", "")
 			k.write(t, 1, 20)
 			invoke(t, env, "cutover", "--mark-new").want(t, exitOK, "the cutover is complete", "")

@@ -50,6 +50,31 @@ func (s *setup) refuseAfterCut(name string) error {
 	return nil
 }
 
+// hintCutGrants is the next step of a role that may not make a trigger.
+const hintCutGrants = "`cdc-relay sql --for cutover` prints the grants"
+
+// CheckCut refuses tables whose trigger the role of q could not make. It touches nothing.
+func CheckCut(q postgres.Querier, tables []CutTable) error {
+	for _, t := range tables {
+		row, err := q.One(fmt.Sprintf(`SELECT pg_catalog.pg_has_role(relowner, 'MEMBER'), pg_catalog.has_schema_privilege(relowner, relnamespace, 'CREATE'), pg_catalog.pg_get_userbyid(relowner), current_user
+			FROM pg_catalog.pg_class WHERE oid = %d`, t.OID))
+		if err != nil {
+			return postgres.Classify("look at the owner of table "+t.Table.String(), err)
+		}
+		var missing error
+		switch owner := row.Text(2); {
+		case !row.Bool(0):
+			missing = fmt.Errorf("the trigger is made as the table's owner, and role %s is not a member of %s", row.Text(3), owner)
+		case !row.Bool(1):
+			missing = fmt.Errorf("the trigger's function is made in the table's schema, and the owner %s has no CREATE on schema %s", owner, t.Table.Schema)
+		default:
+			continue
+		}
+		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonPermission, Op: "make the trigger of", Subject: "table " + t.Table.String(), Err: missing, Hint: hintCutGrants}
+	}
+	return nil
+}
+
 // cutLockTimeout bounds how long the lock of a cut is waited for, because writers wait behind it.
 const cutLockTimeout = 2 * time.Second
 
@@ -78,7 +103,7 @@ func LockTables(ctx context.Context, cfg postgres.Config, tables []CutTable) (*L
 	}
 	if err != nil {
 		l.Close()
-		return nil, postgres.PermissionHint(err, "run it as a role that owns the table, or is a member of the one that does: `cdc-relay sql --for cutover` prints the grants")
+		return nil, postgres.PermissionHint(err, "run it as a role that owns the table, or is a member of the one that does: "+hintCutGrants)
 	}
 	return l, nil
 }
@@ -174,7 +199,7 @@ func (l *Locked) asOwner(t CutTable, sql string) error {
 	if err == nil {
 		err = l.q.Exec("RESET ROLE; SET LOCAL ROLE " + wal.QuoteIdentifier(row.Text(0)) + "; " + sql)
 	}
-	return postgres.PermissionHint(postgres.Classify("change the trigger of table "+t.Table.String(), err), "the owner of the table needs CREATE on its schema")
+	return postgres.PermissionHint(postgres.Classify("change the trigger of table "+t.Table.String(), err), "the owner of the table needs CREATE on its schema: "+hintCutGrants)
 }
 
 func cutFunction(t CutTable) string {
