@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/backfill"
 	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -95,27 +96,25 @@ func (w *work) prepare(ctx context.Context) error {
 	return nil
 }
 
-// lookFor is how long the records of an earlier call are looked for, where no broker is needed otherwise.
-const lookFor = 10 * time.Second
-
-func (w *work) withRecords(ctx context.Context, do func(context.Context, *topics.Ledger) error) error {
-	ledger, err := topics.NewLedger(w.Settings.Kafka.Connection, w.Settings.CheckpointTopic)
-	if err != nil {
+// unused refuses, before the watch, the name of a slot that a relay has used. What else is wrong with the
+// topic stops the first step that writes to it.
+func (w *work) unused(ctx context.Context) error {
+	err := handover.WithRecords(ctx, &w.Settings, func(ctx context.Context, ledger *topics.Ledger) error {
+		return handover.RefuseUsedNames(ctx, ledger, w.Settings.CheckpointTopic, w.state.system, w.state.final)
+	})
+	if _, refused := errors.AsType[*advice.Refused](err); refused {
 		return err
 	}
-	defer ledger.Close()
-	within, cancel := context.WithTimeout(ctx, lookFor)
-	defer cancel()
-	return do(within, ledger)
+	return ctx.Err()
 }
 
 // lookUpCopies finds out whether an earlier call made the slots, where their positions do not tell.
 func (w *work) lookUpCopies(ctx context.Context) error {
 	cut := w.state.cuts[0]
-	if !w.Settings.KeepsPositions() || cut == nil || !w.state.temporary.Exists {
+	if cut == nil || !w.state.temporary.Exists {
 		return nil
 	}
-	return w.withRecords(ctx, func(ctx context.Context, ledger *topics.Ledger) (err error) {
+	return handover.WithRecords(ctx, &w.Settings, func(ctx context.Context, ledger *topics.Ledger) (err error) {
 		for i := range w.state.final {
 			if slot := &w.state.final[i]; err == nil && slot.Exists && slot.Confirmed != cut.At {
 				slot.Ours, err = handover.WroteBefore(ctx, ledger, w.state.system, slot.Name, w.oids(), cut.At)

@@ -385,3 +385,41 @@ func TestCutover_AfterADiskWasPutBackLeavesNoPositionOfTheSlotThatIsGone(t *test
 	stop()
 	s.judge(t)
 }
+
+// After the way back the name of the slot is used. Another cutover is refused in the plan, before the table
+// is watched, and works with another slot and the same publication.
+func TestCutover_AfterTheWayBackNeedsAnotherSlot(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t), byTime, keeps(t, "at_least_once")...)
+	insert := func() {
+		t.Helper()
+		s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'a', 'a', '1')")
+	}
+	options := markNew
+	options.Settle = 0
+	s.must(t, options)
+	insert()
+	caughtUp, stop := s.relay(t)
+	caughtUp()
+	stop()
+	s.must(t, Options{Mode: Back, Yes: true})
+	s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot)
+	insert()
+	for _, mode := range []Mode{MarkNew, Stopped} {
+		for _, yes := range []bool{false, true} {
+			began := time.Now()
+			s.refused(t, Options{Mode: mode, Yes: yes, Watch: time.Minute}, "choose another postgres.slot; the publication may stay")
+			if took := time.Since(began); took > 30*time.Second {
+				t.Errorf("it took %s: the table was watched before", took)
+			}
+			if made := s.slots(t); made != "" {
+				t.Errorf("there is %s", made)
+			}
+		}
+	}
+	s.settings.Replication.Slot += "_again"
+	s.must(t, Options{Mode: Stopped, Yes: true})
+	if _, relayed := s.counts(t); relayed != 2 {
+		t.Errorf("%d rows were sent, want 2", relayed)
+	}
+}

@@ -166,12 +166,15 @@ func (w *work) run(ctx context.Context) error {
 		if err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return provision.CheckCut(q, w.cutTables()) }); err != nil {
 			return err
 		}
+		if err := w.unused(ctx); err != nil {
+			return err
+		}
 		if err := w.decideDifference(ctx); err != nil {
 			return err
 		}
 	}
-	if next == complete && w.Settings.KeepsPositions() {
-		if err := w.withRecords(ctx, w.madeByOther); err != nil {
+	if next == complete {
+		if err := handover.WithRecords(ctx, &w.Settings, w.madeByOther); err != nil {
 			return err
 		}
 	}

@@ -26,6 +26,9 @@ func (w *work) stopped(ctx context.Context) error {
 		Settings: w.Settings, Prepare: w.Prepare, Out: w.Out, Log: w.Log, OnStep: w.OnStep,
 		Options: backfill.Options{GoesOn: true, Yes: w.Options.Yes, AcceptOrder: w.Options.AcceptOrder, AcceptWAL: w.Options.AcceptWAL, SkipPresent: w.Options.SkipPresent, IDField: w.Options.IDField, Marks: w.Options.Marks},
 	}
+	if err := w.unused(ctx); err != nil {
+		return err
+	}
 	if err := w.studyStopped(ctx); err != nil {
 		return err
 	}

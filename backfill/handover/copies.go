@@ -269,6 +269,37 @@ func anyBefore(ctx context.Context, ledger *topics.Ledger, system, slot string, 
 	return false, nil
 }
 
+// lookFor is how long the records of an earlier call are looked for, where no broker is needed otherwise.
+const lookFor = 10 * time.Second
+
+// WithRecords has do read the checkpoint topic, if the configuration keeps positions.
+func WithRecords(ctx context.Context, settings *relay.Config, do func(context.Context, *topics.Ledger) error) error {
+	if !settings.KeepsPositions() {
+		return nil
+	}
+	ledger, err := topics.NewLedger(settings.Kafka.Connection, settings.CheckpointTopic)
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	within, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	return do(within, ledger)
+}
+
+// RefuseUsedNames is NeverStreamed for those slots that do not exist.
+func RefuseUsedNames(ctx context.Context, ledger *topics.Ledger, topic, system string, slots []progress.Slot) error {
+	for _, slot := range slots {
+		if slot.Exists {
+			continue
+		}
+		if err := NeverStreamed(ctx, ledger, topic, system, slot.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // NeverStreamed refuses the name of a slot from which a relay has streamed.
 func NeverStreamed(ctx context.Context, ledger *topics.Ledger, topic, system, slot string) error {
 	began, err := ledger.Read(ctx, stored.BeforeSlotSuffix(system, slot))
@@ -282,7 +313,7 @@ func NeverStreamed(ctx context.Context, ledger *topics.Ledger, topic, system, sl
 	for _, rec := range positions {
 		if !begins(began, rec.End) {
 			return progress.Refuse(fmt.Errorf("topic %q has a position of an earlier slot %s, from which a relay has streamed", topic, slot),
-				"choose another postgres.slot with its own publication; a backfill with --where can send the rows that the old relay did not send")
+				"choose another postgres.slot; the publication may stay, unless another relay streams with it; a backfill with --where can send the rows that the old relay did not send")
 		}
 	}
 	return nil
