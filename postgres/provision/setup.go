@@ -606,8 +606,11 @@ func (s *setup) run(steps []Step, shards []setupShard) error {
 			sql = fmt.Sprintf("SET LOCAL search_path = %s, public; %s", wal.QuoteIdentifier(s.cfg.Tables[i].Schema), sql)
 		}
 		if err := s.q.Exec(sql); err != nil {
-			return postgres.PermissionHint(postgres.Classify("create "+step.subject(), err),
-				"run setup as the owner of the tables, with CREATE on the database and the schema: "+asAnother)
+			hint := "run setup as the owner of the tables, with CREATE on the database and the schema: " + asAnother
+			if s.opt.WithoutSlots { // a backfill or a cutover, which refuses the slot that setup makes
+				hint = "as the owner of the tables, with CREATE on the database, run: " + strings.TrimRight(step.SQL, "; \n") + "; `cdc-relay sql --for backfill`, or `--for cutover`, prints it with the grants"
+			}
+			return postgres.PermissionHint(postgres.Classify("create "+step.subject(), err), hint)
 		}
 		if step.Object == "table" {
 			if err := s.checkMapping(i); err != nil {

@@ -259,7 +259,13 @@ func TestSetup_SaysWhichRightIsMissing(t *testing.T) {
 	db.Exec(t, postgrestest.OutboxSQL)
 	replicator := postgrestest.AsReplicator(t, db, cfg)
 	_, err := provision.Setup(t.Context(), replicator, provision.SetupOptions{})
-	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "42501", "owner of the tables")
+	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "42501", "run setup as the owner of the tables")
+	// Setup would make the slot too, and a backfill or a cutover refuses one that it did not make.
+	_, err = provision.Setup(t.Context(), replicator, provision.SetupOptions{WithoutSlots: true})
+	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "42501", `as the owner of the tables, with CREATE on the database, run: CREATE PUBLICATION "cdc_relay"`)
+	if strings.Contains(err.Error(), "run setup") {
+		t.Errorf("it sends to setup: %v", err)
+	}
 
 	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`)
 	report, err := provision.Setup(t.Context(), replicator, provision.SetupOptions{})
