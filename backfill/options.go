@@ -31,7 +31,7 @@ type Options struct {
 	Yes         bool // do it
 
 	// GoesOn: where it is known which rows an interrupted backfill began with, they are the ones that
-	// are meant, and not those that are chosen above.
+	// are meant, and not those that are chosen above. A cutover sets it, and Where, which nobody typed.
 	GoesOn bool
 
 	// SkipPresent leaves out rows that are in their topics already, where that keeps the order of
@@ -89,6 +89,8 @@ func (o *Options) of(index int, t *snapshot.Table) (choice, error) {
 	c := choice{index: index, order: o.Order, where: o.Where, text: "those of --where"}
 	columns := t.Shape.PublishedColumns()
 	switch {
+	case o.Where != "" && o.GoesOn:
+		c.text = "those of the publisher: " + o.Where
 	case o.Where != "":
 	case o.All:
 		c.text = "all"

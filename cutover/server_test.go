@@ -132,6 +132,9 @@ func TestCutover_StoppedAsksForWhatWasGivenUp(t *testing.T) {
 				t.Errorf("it is not for a person to decide: %v", err)
 			}
 			options.GivenUp = given
+			if text := s.must(t, Options{Mode: Stopped, GivenUp: given}); strings.Contains(text, "--where") || !strings.Contains(text, `(those of the publisher: "published_at" IS NULL`) {
+				t.Errorf("the plan says which rows by a flag that cutover does not have:\n%s", text)
+			}
 			s.must(t, options)
 			want, before := 2, "sent"
 			if given == Leave {
