@@ -124,7 +124,14 @@ func liquibaseFile(m Migration) []File {
 	b.WriteString("--liquibase formatted sql\n\n")
 	comment(&b, m.Notes)
 	for _, p := range m.Parts {
-		fmt.Fprintf(&b, "--changeset cdc-relay:%d-%s\n%s", m.Number, p.Name, ended(p.Up))
+		split := ""
+		if strings.Contains(p.Up, "DO $$") { // which has semicolons of its own
+			split = " splitStatements:false rollbackSplitStatements:false"
+		}
+		fmt.Fprintf(&b, "--changeset cdc-relay:%d-%s%s\n%s", m.Number, p.Name, split, ended(p.Up))
+		if p.Down == "" {
+			b.WriteString("--rollback not required\n")
+		}
 		for line := range strings.Lines(ended(p.Down)) {
 			if !strings.HasPrefix(line, "--") {
 				b.WriteString("--rollback " + line)
@@ -196,4 +203,9 @@ func comment(b *strings.Builder, lines []string) {
 	}
 }
 
-func ended(sql string) string { return strings.TrimRight(sql, "; \n") + ";\n" }
+func ended(sql string) string {
+	if sql == "" {
+		return ""
+	}
+	return strings.TrimRight(sql, "; \n") + ";\n"
+}

@@ -99,6 +99,17 @@ type Login struct {
 	Role     string
 	Database string // may connect there; empty leaves that to PUBLIC, who usually may
 	IAM      bool   // authenticates by IAM, where the provider has that
+	Kept     bool   // may be there already, and then stays as it is, on the way down too
+}
+
+// RoleIfMissing creates a role that may be there already, in one line: goose reads a statement up to it.
+func RoleIfMissing(role, attributes string) (string, error) {
+	quoted, err := quote(role)
+	if err != nil {
+		return "", fmt.Errorf("role: %w", err)
+	}
+	return fmt.Sprintf("DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = '%s') THEN CREATE ROLE %s %s; END IF; END $$;",
+		strings.ReplaceAll(role, "'", "''"), quoted, strings.TrimSpace("LOGIN "+attributes)), nil
 }
 
 // ServiceRole gives the SQL for the role at a provider, and what has to be done
@@ -113,13 +124,19 @@ func ServiceRole(name string, login Login) (role Part, notes []string, err error
 	if err != nil {
 		return Part{}, nil, fmt.Errorf("role: %w", err)
 	}
+	create := strings.TrimSpace("CREATE ROLE "+quoted+" LOGIN "+s.attribute) + ";"
+	if login.Kept {
+		if create, err = RoleIfMissing(login.Role, s.attribute); err != nil {
+			return Part{}, nil, err
+		}
+	}
 	notes = []string{s.title + "."}
 	notes = append(notes, s.notes...)
 	up := []string{
 		"-- The role that the relay connects as, with the least it needs to stream. REPLICATION is powerful all",
 		"-- the same: treat its password like read access to everything, and set it without writing it into a",
 		`-- file: \password in psql.`,
-		strings.TrimSpace("CREATE ROLE "+quoted+" LOGIN "+s.attribute) + ";",
+		create,
 	}
 	if s.alter != "" {
 		up = append(up, "ALTER ROLE "+quoted+" "+s.alter+";")
@@ -140,7 +157,9 @@ func ServiceRole(name string, login Login) (role Part, notes []string, err error
 		up = append(up, "GRANT CONNECT ON DATABASE "+database+" TO "+quoted+";")
 		down = append(down, "REVOKE CONNECT ON DATABASE "+database+" FROM "+quoted+";")
 	}
-	down = append(down, "DROP ROLE "+quoted+";")
+	if !login.Kept {
+		down = append(down, "DROP ROLE "+quoted+";")
+	}
 	return Part{Name: "role", Up: strings.Join(up, "\n"), Down: strings.Join(down, "\n")}, notes, nil
 }
 

@@ -69,13 +69,13 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	if user == administrator {
 		user = ""
 	}
-	login := migrations.Login{Role: cmp.Or(o.Role, user, "cdc_relay"), Database: database, IAM: cfg.IAM()}
+	login := migrations.Login{Role: cmp.Or(o.Role, user, "cdc_relay"), Database: database, IAM: cfg.IAM(), Kept: o.For != ""}
 	role, notes, err := migrations.ServiceRole(o.Service, login)
 	if err != nil {
 		return nil, fmt.Errorf("--service, --role: %w", err)
 	}
 	m := migrations.Migration{Number: o.Number, Notes: notes}
-	if note := roleNote(given, login.Role); o.Role == "" && !o.WithoutRole && note != "" {
+	if note := roleNote(given, login); o.Role == "" && !o.WithoutRole && note != "" {
 		m.Notes = append(m.Notes, note)
 	}
 	if o.CreateTable {
@@ -189,14 +189,18 @@ func (o Script) tables(names []migrations.Name, mappings []router.Mapping) ([]mi
 const failoverMajor, listMajor = 17, 15
 
 // roleNote says what to do about the user that postgres.url has; empty without one.
-func roleNote(user, role string) string {
+func roleNote(user string, login migrations.Login) string {
+	create := " If it exists, leave out CREATE ROLE."
+	if login.Kept {
+		create = ""
+	}
 	switch user {
 	case "":
 		return ""
-	case role:
-		return fmt.Sprintf("The role is the user of postgres.url, %s. If it exists, leave out CREATE ROLE. No server was asked about its rights: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", user)
+	case login.Role:
+		return fmt.Sprintf("The role is the user of postgres.url, %s.%s No server was asked about its rights: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", user, create)
 	}
-	return fmt.Sprintf("postgres.url has %s, the administrator that a server begins with; the relay needs no more than the role %s below: have it connect as that one.", user, role)
+	return fmt.Sprintf("postgres.url has %s, the administrator that a server begins with; the relay needs no more than the role %s below: have it connect as that one.", user, login.Role)
 }
 
 // partitioned tells, as setup does, whether a table that is about to be made is.

@@ -44,8 +44,11 @@ func (o Script) reading(cfg *config.Config) ([]migrations.File, error) {
 	if o.For == ForReplay {
 		replication = "REPLICATION to take the slot, without --to-topic and --accept-order"
 	}
-	fmt.Fprintf(&b, "-- The role needs %s: CREATE ROLE %s LOGIN;\n", replication, quoted(role))
-	fmt.Fprintf(&b, "-- Kafka: %s.\n\n", kafkaRights[o.For])
+	create, err := migrations.RoleIfMissing(role, "")
+	if err != nil {
+		return nil, fmt.Errorf("--role: %w", err)
+	}
+	fmt.Fprintf(&b, "-- The role needs %s.\n-- Kafka: %s.\n\n%s\n", replication, kafkaRights[o.For], create)
 	if database != "" {
 		fmt.Fprintf(&b, "GRANT CONNECT ON DATABASE %s TO %s;\n", quoted(database), quoted(role))
 	}

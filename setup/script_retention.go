@@ -64,10 +64,15 @@ func (o Script) upkeep(cfg *config.Config, work string, grants func(migrations.L
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- The rights that `cdc-relay %s --once` needs beside those to connect. Run as the tables' owner.\n", work)
-	if role == own && role != user {
-		fmt.Fprintf(&b, "-- The role is that of maintenance.url, and needs no REPLICATION: CREATE ROLE %s LOGIN;\n", quoted(role))
+	create := ""
+	if role != user && (role == own || role == o.Role) {
+		if create, err = migrations.RoleIfMissing(role, ""); err != nil {
+			return nil, fmt.Errorf("--role: %w", err)
+		}
+		create += "\n"
+		b.WriteString("-- The role is for maintenance.url, and needs no REPLICATION.\n")
 	}
-	fmt.Fprintf(&b, "-- To pause while standby servers are behind, it has to see them: GRANT pg_read_all_stats TO %s;\n\n%s\n", quoted(role), part.Up)
+	fmt.Fprintf(&b, "-- To pause while standby servers are behind, it has to see them: GRANT pg_read_all_stats TO %s;\n\n%s%s\n", quoted(role), create, part.Up)
 	return []migrations.File{{Name: "cdc_relay_" + work + ".sql", Content: b.String()}}, nil
 }
 

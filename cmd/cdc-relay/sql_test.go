@@ -288,3 +288,38 @@ func TestSQL_MakesThePollersTableOnlyWhenAsked(t *testing.T) {
 	polling.want(t, exitOK, "(created_at) WHERE published_at IS NULL", "")
 	invoke(t, nil, "sql", "--preset", "polling", "--column-list").want(t, exitOK, `"payload", "idempotency_key")`, "")
 }
+
+// The role of a command may be there already, or not. What is printed runs either way.
+func TestSQL_MakesTheRoleOfACommandIfItIsMissing(t *testing.T) {
+	db := harness.Postgres(t, "18")
+	db.Exec(t, "CREATE TABLE outbox (id bigint PRIMARY KEY, published_at timestamptz, created_at timestamptz)")
+	env := []string{"CDC_RELAY_POSTGRES_URL=" + db.URL, "CDC_RELAY_CONFIG=" + writeFile(t, `kafka: {brokers: ["localhost:1"]}
+relay: {detect_moved_slot: true}
+outbox: [{table: public.outbox, mark: {column: published_at}, retention: {then: delete, keep: 1h}}]
+`)}
+	for _, work := range []string{"backfill", "cutover", "retention", "mark", "audit", "replay"} {
+		t.Run(work, func(t *testing.T) {
+			role := harness.Unique(t, "role")
+			quoted := `"` + role + `"`
+			printed := invoke(t, env, "sql", "--for", work, "--role", role)
+			printed.want(t, exitOK, "THEN CREATE ROLE "+quoted+" LOGIN", "")
+			sql := strings.ReplaceAll(printed.stdout, `\set ON_ERROR_STOP on`, "")
+			for range 2 {
+				db.Exec(t, "DROP PUBLICATION IF EXISTS cdc_relay")
+				db.Exec(t, sql)
+			}
+			db.Exec(t, "DROP OWNED BY "+quoted+"; DROP ROLE "+quoted)
+		})
+	}
+	if down := invoke(t, env, "sql", "--for", "backfill", "--format", "goose").stdout; strings.Contains(down, "DROP ROLE") {
+		t.Errorf("on the way down a role goes that may have been there before:\n%s", down)
+	}
+	for _, format := range migrations.Formats() {
+		if text := invoke(t, nil, "sql", "--for", "backfill", "--format", format).stdout; strings.Contains(text, "\n;") || strings.Contains(text, "rollback ;") {
+			t.Errorf("it has a statement of a semicolon alone:\n%s", text)
+		}
+	}
+	invoke(t, nil, "sql", "--for", "backfill", "--format", "liquibase").want(t, exitOK, "\n--rollback not required\n", "")
+	// Liquibase ends a statement at each semicolon otherwise.
+	invoke(t, env, "sql", "--for", "backfill", "--format", "liquibase").want(t, exitOK, "-role splitStatements:false rollbackSplitStatements:false\n", "")
+}
