@@ -315,6 +315,9 @@ func TestCutover_LostSlotIsSaid(t *testing.T) {
 	s.cancelledAt(t, markNew, "trigger_made")
 	s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, payload) VALUES ('a', 'k', 'a', '1')")
 	s.ledger["k"] = []int{1}
+	s.await(t, "the slot is free", func() bool { // a server says its last word before it lets go
+		return !harness.Query[bool](t, s.db, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", s.slot+"_cutover")
+	})
 	s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot+"_cutover")
 	err := s.refused(t, markNew, "nobody has sent them; drop the slot if it is there, and run `cdc-relay backfill --where")
 	s.refused(t, Options{Mode: Back}, "nobody has sent them")
