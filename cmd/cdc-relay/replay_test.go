@@ -41,10 +41,7 @@ func TestReplay_NeverReordersUnasked(t *testing.T) {
 	k := newDelivered(t, "15", 30)
 	invoke(t, k.env, "replay", "--where", "id <= 5").want(t, exitOK, "17 further rows of 5 keys newer", "")
 	invoke(t, k.env, "replay", "--where", "id <= 5", "--yes").want(t, exitRefused, "", "land after newer ones")
-	_, stop := k.start(t, nil)
-	k.await(t, "the relay has the slot", func() bool {
-		return harness.Query[bool](t, k.db, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", k.slot)
-	})
+	_, stop := k.streams(t)
 	for _, args := range [][]string{{"--where", "id > 23"}, {"--where", "id <= 5", "--complete-keys"}} {
 		invoke(t, k.env, append([]string{"replay", "--yes"}, args...)...).want(t, exitRefused, "", "stop the relay")
 	}
