@@ -65,8 +65,7 @@ func TestBackfill_CompletedAfterADiskWasPutBackForgetsAPositionBeyondTheWAL(t *t
 	complete(t, s.committed(t), 20, false)
 }
 
-// A slot that is made anew may begin where the former one did: then its progress would be taken for that of
-// the new one.
+// A new slot may begin at the position of the former one. The former one's progress must not count for it.
 func TestBackfill_ForgetsTheProgressOfASlotThatIsGoneBeforeItMakesAnother(t *testing.T) {
 	t.Parallel()
 	s := play(t, harness.Postgres(t, "18"), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)

@@ -142,7 +142,8 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 		begun[i].Published = as
 	}
 	if s.Progress != nil && w.ledger != nil {
-		// A slot that is made anew on a disk that was put back may begin where the former one did.
+		// Before the slot is made: on a disk that was put back it may begin where the former one did, and this
+		// progress would count as its own.
 		if err := w.ledger.Write(ctx, w.key(s.Progress), nil); err != nil {
 			return err
 		}

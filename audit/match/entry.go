@@ -9,7 +9,7 @@ type Row struct {
 	Topic  uint16 // number of the topic
 	Table  uint8  // number of the table
 	Number uint64 // of the row in its table's order, from 1 on
-	Rank   uint64 // the number of the first row that is equal in what orders them: among those nothing tells which came first
+	Rank   uint64 // number of the first row with the same order values: the order of rows with one rank is not known
 	XID    uint32 // of the transaction that wrote the version
 	At     uint32 // time of the row in Unix seconds; zero: it has none
 }

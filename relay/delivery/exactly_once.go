@@ -37,7 +37,7 @@ type exactlyOnce struct {
 
 	found        []byte          // the topic's checkpoint when the session began
 	resumedAt    stored.Position // what was delivered before the session
-	renews       bool            // the topic gets that when the stream begins: a loss is known by the old one until then
+	renews       bool            // the topic gets resumedAt when the stream begins; until then its old checkpoint shows a loss
 	held         atomic.Uint64   // the slot's position, until the stream has shown resumedAt.Last (resume.Prove); then zero
 	sentTo       stored.Position // after everything that was sent; used only by the deliverer
 	committedEnd atomic.Uint64   // position that may be confirmed to the server
