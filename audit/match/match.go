@@ -399,7 +399,7 @@ func (m *Match) findAt(s *seen, v Verdict, part string, records int, c *Record) 
 type group struct {
 	seen
 	last    map[int32]seen // in each partition, the row that is furthest behind so far
-	newest  uint64         // number of the newest row that has a record, or whose tombstone is gone
+	newest  uint64         // rank of the newest row that has a record, or whose tombstone is gone
 	several bool
 }
 
@@ -421,7 +421,7 @@ func (m *Match) inOrder() error {
 
 // follows looks at a row's place after those before it.
 func (m *Match) follows(at *group, s *seen) {
-	at.newest = max(at.newest, s.Number)
+	at.newest = max(at.newest, s.Rank)
 	if s.NoKey || s.resent {
 		return
 	}
@@ -450,8 +450,8 @@ func (m *Match) lacks(at *group, s *seen) {
 	topic, table := &m.topics[s.Topic], &m.tables[s.Table]
 	first := m.first[s.Table]
 	switch {
-	case topic.Compacted && !s.NoKey && (s.Number < at.newest || table.NoOrder && at.newest > 0 || s.NoValue):
-		at.newest = max(at.newest, s.Number)
+	case topic.Compacted && !s.NoKey && (s.Rank <= at.newest || table.NoOrder && at.newest > 0 || s.NoValue):
+		at.newest = max(at.newest, s.Rank)
 		m.find(s, Gone, 0)
 	case topic.Removed && (s.At == 0 || topic.Horizon == 0 || s.At <= topic.Horizon):
 		m.find(s, Gone, 0)

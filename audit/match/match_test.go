@@ -195,7 +195,7 @@ func (w *world) say() Counts {
 		for _, p := range group {
 			if p.at != nil {
 				found = append(found, p)
-				newest = p.number
+				newest = p.rank
 			}
 		}
 		slices.SortStableFunc(found, func(a, b placed) int {
@@ -237,7 +237,7 @@ func (w *world) say() Counts {
 			}
 			topic := w.topics[slices.Index(w.names, p.topic)]
 			switch {
-			case topic.Compacted && (p.number < newest || w.table.NoOrder && newest > 0),
+			case topic.Compacted && (p.rank <= newest || w.table.NoOrder && newest > 0),
 				topic.Removed && (topic.Horizon == 0 || p.plainRow.at <= topic.Horizon):
 				c.By[Gone]++
 			case w.table.BeforeUnknown && (w.table.NoOrder || first == 0 || p.number < first):
@@ -538,6 +538,47 @@ func TestMatch_OrdersNoRowsOfOneTime(t *testing.T) {
 		m.Close()
 		if err != nil || !maps.Equal(got.By, tt.want) {
 			t.Errorf("%s: %+v, %v; want %v", name, got, err, tt.want)
+		}
+	}
+}
+
+// Of two rows of one time nobody knows which record came last, and compaction keeps the last.
+func TestMatch_TakesARowOfOneTimeForCompacted(t *testing.T) {
+	h := NewHasher()
+	for name, tt := range map[string]struct {
+		ranks []uint64
+		nulls []int // the rows without a value
+		kept  []int // the rows that have a record
+		want  map[Verdict]int64
+	}{
+		"the second of one time":               {ranks: []uint64{1, 1}, kept: []int{0}, want: map[Verdict]int64{Gone: 1}},
+		"the first of one time":                {ranks: []uint64{1, 1}, kept: []int{1}, want: map[Verdict]int64{Gone: 1}},
+		"a later time":                         {ranks: []uint64{1, 2}, kept: []int{0}, want: map[Verdict]int64{Missing: 1}},
+		"beside a tombstone of one time":       {ranks: []uint64{1, 1}, nulls: []int{0}, want: map[Verdict]int64{Gone: 2}},
+		"of a later time than the tombstone's": {ranks: []uint64{1, 2}, nulls: []int{0}, want: map[Verdict]int64{Gone: 1, Missing: 1}},
+	} {
+		m := New(Config{})
+		for i, rank := range tt.ranks {
+			id := fmt.Append(nil, i)
+			value := id
+			if slices.Contains(tt.nulls, i) {
+				value = nil
+			}
+			content := h.Content([]byte("key"), value, nil)
+			if err := m.Row(&Row{ID: h.ID(id), Content: content, Number: uint64(i + 1), Rank: rank, XID: uint32(rank)}); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(tt.kept, i) {
+				continue
+			}
+			if err := m.Record(&Record{ID: h.ID(id), Content: content, Offset: int64(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := m.Finish(make([]Table, 1), []Topic{{Compacted: true}}, func(Finding) {})
+		m.Close()
+		if err != nil || !maps.Equal(got.By, tt.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, got.By, err, tt.want)
 		}
 	}
 }

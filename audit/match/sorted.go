@@ -46,7 +46,13 @@ func compare(a, b *seen) int {
 	case b.found:
 		return 1
 	}
-	return cmp.Compare(b.Number, a.Number)
+	if n := cmp.Compare(b.Rank, a.Rank); n != 0 || a.NoValue == b.NoValue {
+		return cmp.Or(n, cmp.Compare(b.Number, a.Number))
+	}
+	if a.NoValue { // compaction may have removed the others of its rank
+		return -1
+	}
+	return 1
 }
 
 func (s *sorter) add(e *seen) error {
