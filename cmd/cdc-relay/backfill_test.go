@@ -199,6 +199,9 @@ func TestBackfill_RunRefusesHalf(t *testing.T) {
 			if !strings.Contains(refused.stderr, "slot_missing") {
 				t.Errorf("no reason in %s", refused.stderr)
 			}
+			if shards == "2" {
+				refused.want(t, exitRefused, "", "look at the slots of 2 shards: the slot does not exist")
+			}
 			invoke(t, k.env, "setup").want(t, exitRefused, "", "cdc-relay backfill --yes")
 			invoke(t, k.env, "check").want(t, exitRefused, "cdc-relay backfill --yes", "")
 			invoke(t, k.env, "backfill", "--yes").want(t, exitOK, "20 rows", "")

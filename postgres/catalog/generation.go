@@ -54,7 +54,7 @@ func OnlyGeneration(q postgres.Querier, version int, cfg postgres.Config) error 
 	for _, s := range slots {
 		if s.Count != max(1, cfg.Shard.Count) {
 			return &fault.Error{
-				Kind: fault.KindRefused, Reason: fault.ReasonShards, Op: "look at the shards", Subject: postgres.SlotSubject(s.Name),
+				Kind: fault.KindRefused, Reason: fault.ReasonShards, Op: "look at", Subject: postgres.SlotSubject(s.Name),
 				Err:  fmt.Errorf("it is one of %s, and postgres.shards is %d", wording.Count(s.Count, "shard"), max(1, cfg.Shard.Count)),
 				Hint: fmt.Sprintf("to change the number without loss: `cdc-relay setup --reshard-from %d` with the new configuration, until it reports that it is done; or set postgres.shards back to %[1]d where no slot of another number exists; if a slot belongs to another relay, rename that slot or change postgres.slot", s.Count),
 			}
@@ -75,7 +75,7 @@ func wholeGeneration(q postgres.Querier, version int, cfg postgres.Config) error
 		return err
 	}
 	missing := &fault.Error{
-		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "look at the shards", Subject: fmt.Sprintf("the slots of %d shards", cfg.Shard.Count),
+		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "look at", Subject: fmt.Sprintf("the slots of %d shards", cfg.Shard.Count),
 		Err: fmt.Errorf("%d of them exist", len(slots)), Hint: "run `cdc-relay setup` if it was cut short; if slots were dropped, send the rows since then again (`cdc-relay replay`): " + postgres.SeeSendingAgain,
 	}
 	return SlotMissing(q, cfg, missing)
