@@ -65,7 +65,7 @@ type finding struct {
 
 // stream reads what one shard's publication lets through.
 func (f *finding) stream(shard postgres.Config, end wal.LSN) error {
-	if err := handover.Peek(f.ctx, f.w.temporary(shard), f.w.settings.Stream.MaxRowBytes, end, f.take, f.w.log); err != nil {
+	if err := handover.Peek(f.ctx, f.w.temporary(shard), f.w.settings.Stream.MaxRowBytes, end, f.take); err != nil {
 		return err
 	}
 	return f.compare(0)

@@ -345,7 +345,7 @@ func (w *work) escaped(ctx context.Context) error {
 					return errEnough
 				}
 				return nil
-			}, w.Log)
+			})
 		})
 		if err != nil && !errors.Is(err, errEnough) {
 			return err

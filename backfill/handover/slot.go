@@ -109,8 +109,8 @@ func WhenFree(ctx context.Context, try func() error) error {
 
 // Peek reads a slot from its beginning to a position, and confirms nothing. take may keep nothing
 // of a batch. It is asked no more once it returned an error.
-func Peek(ctx context.Context, cfg postgres.Config, maxRowBytes int, end wal.LSN, take func(*wal.Batch) error, log zerolog.Logger) error {
-	s, err := replication.Open(ctx, cfg, replication.Options{MaxRowBytes: maxRowBytes, Until: end}, log)
+func Peek(ctx context.Context, cfg postgres.Config, maxRowBytes int, end wal.LSN, take func(*wal.Batch) error) error {
+	s, err := replication.Open(ctx, cfg, replication.Options{MaxRowBytes: maxRowBytes, Until: end}, zerolog.Nop())
 	if err != nil {
 		return err
 	}
