@@ -29,7 +29,7 @@ func (w *work) back(ctx context.Context) error {
 	s := &w.state
 	switch {
 	case cut == nil:
-		w.Out.Say(backfill.Line{What: "result", Text: "no table has the trigger " + postgres.CutoverTrigger + ": new rows are the publisher's"})
+		w.Out.Say(backfill.Line{What: "result", Text: "no table has the trigger " + postgres.CutoverTrigger + ": there is nothing to take back. Rows that a relay sent without it have no mark, and a publisher that starts now sends them again"})
 		return nil
 	case cut.Off && w.Options.Yes:
 		return w.dropTriggers(ctx)

@@ -50,7 +50,7 @@ func (t *polled) chooseMarks(named []string) error {
 	if len(named) == 0 {
 		switch len(all) {
 		case 0:
-			return t.refuse("stop the publisher, and use `cdc-relay backfill`",
+			return t.refuse("stop the publisher, and use `cdc-relay cutover --stopped`",
 				"has no column that is known to say which rows are published, so the publisher deletes what it has sent, and new rows cannot be hidden from it")
 		case 1:
 			t.marks = all
@@ -146,7 +146,7 @@ func (t *polled) checkColumns(q postgres.Querier) error {
 		if err != nil {
 			return t.classify(err)
 		}
-		const instead = "stop the publisher, and use `cdc-relay backfill`"
+		const instead = "stop the publisher, and use `cdc-relay cutover --stopped`"
 		switch {
 		case row.Bool(0):
 			return t.refuse(instead, "computes column %s (GENERATED), so no trigger can set it", m.Column)

@@ -199,6 +199,7 @@ func TestCutover_RefusesWhatItCannotCut(t *testing.T) {
 		"no such mark":         {byTime.columns, "", "known are published_at", Options{Mode: MarkNew, Marks: []string{"sent"}}},
 		"unknown status":       {byStatus.columns, "", "no published row", Options{Mode: MarkNew}},
 		"odd statuses":         {byStatus.columns, "INSERT INTO %s (aggregate_type, aggregate_id, event_type, status) VALUES ('a', 'a', 'a', 'B'), ('a', 'a', 'a', 'C')", "rows with B, C", Options{Mode: MarkNew}},
+		"no mark":              {"x int", "", "cutover --stopped", Options{Mode: MarkNew}},
 		"generated":            {"x int, published_at timestamp GENERATED ALWAYS AS (CASE WHEN x > 1 THEN '2026-01-01'::timestamp END) STORED", "", "GENERATED", Options{Mode: MarkNew}},
 		"two columns together": {"by text, published_at timestamptz, CHECK ((by IS NULL) = (published_at IS NULL))", "", "constraint on column published_at", Options{Mode: MarkNew}},
 		"row filter":           {byTime.columns, "CREATE PUBLICATION %[2]s FOR TABLE %[1]s WHERE (event_type <> 'x') WITH (publish = 'insert')", "row filter", Options{Mode: MarkNew}},

@@ -215,7 +215,7 @@ func TestCutover_PrintedGrantsAreEnough(t *testing.T) {
 			checkUp(t, env).want(t, "table.triggers", advice.OK, "trigger of a cutover")
 			invoke(t, env, "cutover", "--back", "--yes").want(t, exitOK, "new rows are the publisher's", "")
 			eachOnce(t, k.committed(t, "order-events"), 20)
-			invoke(t, env, "cutover", "--back").want(t, exitOK, "no table has the trigger", "")
+			invoke(t, env, "cutover", "--back").want(t, exitOK, "there is nothing to take back", "")
 		})
 	}
 }
