@@ -55,6 +55,7 @@ const (
 	HintInUse     = "the relay takes the slot when it is free; if two consumers are a mistake, stop one or give it its own slot (postgres.slot)"
 	hintServerLog = "the server's log may say more"
 	hintReach     = "check that the server is up and can be reached from here, and host and port in postgres.url"
+	hintPrimary   = "name the primary in postgres.url, or all hosts: the relay takes the primary of them"
 	hintServerTLS = "turn on ssl at the server, or set sslmode=disable if the network is trusted"
 
 	SeeSendingAgain = "see " + wording.Docs + "operations.md#sending-rows-again"
@@ -258,7 +259,7 @@ func verdictOfNetwork(err error) verdict {
 		return verdict{kind: fault.KindRetry, reason: fault.ReasonTimeout}
 	case errors.Is(err, pgconn.ErrStandbyConnection), errors.Is(err, pgconn.ErrReadOnlyConnection),
 		errors.Is(err, pgconn.ErrPrimaryConnection), errors.Is(err, pgconn.ErrReadWriteConnection):
-		return verdict{kind: fault.KindRetry, reason: fault.ReasonInRecovery, hint: "list the primary among the hosts of the URL"}
+		return verdict{kind: fault.KindRetry, reason: fault.ReasonInRecovery, hint: hintPrimary}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.Is(err, pgconn.ErrConnClosed),
 		errors.As(err, &opErr), errors.As(err, &errno), pgconn.SafeToRetry(err):
 		return verdict{kind: fault.KindRetry, reason: fault.ReasonNetwork}

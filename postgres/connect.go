@@ -176,6 +176,8 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 	return nil, connectError(op, cause, config, limit, replication)
 }
 
+var errStandby = errors.New("the server is a standby (in recovery)")
+
 // connectError is what a failed attempt means, with what to do about it. limit is how long the attempt
 // could take.
 func connectError(op string, cause error, config *pgconn.Config, limit time.Duration, replication bool) error {
@@ -184,6 +186,13 @@ func connectError(op string, cause error, config *pgconn.Config, limit time.Dura
 	if errors.As(classified, &e) && e.Reason == fault.ReasonTimeout && !answered(cause) {
 		e.Err = fmt.Errorf("the server did not answer within %s: %w", limit, e.Err)
 		e.Hint = cmp.Or(e.Hint, hintSilent) // where the dial went through: its timeout has a hint
+	}
+	switch { // the driver's text names its own function, ValidateConnect
+	case e == nil || e.Reason != fault.ReasonInRecovery:
+	case errors.Is(cause, pgconn.ErrStandbyConnection):
+		e.Err = errStandby
+	case errors.Is(cause, pgconn.ErrReadOnlyConnection):
+		e.Err = errors.New("the server takes no writes: it is a standby (in recovery), or default_transaction_read_only is on")
 	}
 	var pg *pgconn.PgError
 	errors.As(cause, &pg)

@@ -255,14 +255,17 @@ func TestConnect_FindsThePrimaryAmongHosts(t *testing.T) {
 		t.Errorf("target_session_attrs is not honoured: connected to %s", got)
 	}
 	_, err := postgres.Connect(t.Context(), hosts("", standby.Server.Addr()), true)
-	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonInRecovery, standby.Server.Addr(), "primary")
+	const says = `to database "postgres": the server is a standby (in recovery); name the primary in postgres.url, or all hosts`
+	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonInRecovery, standby.Server.Addr(), says)
+	_, err = postgres.Connect(t.Context(), hosts("&target_session_attrs=read-write", standby.Server.Addr()), true)
+	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonInRecovery, `to database "postgres": the server takes no writes`)
 	_, err = postgres.Connect(t.Context(), hosts("", deadAddr, standby.Server.Addr()), true)
-	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonInRecovery, deadAddr, standby.Server.Addr())
+	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonInRecovery, deadAddr, standby.Server.Addr(), says)
 
 	cfg := hosts("&target_session_attrs=standby", standby.Server.Addr())
 	cfg.Slot, cfg.Publication, cfg.Tables = "s", "p", []wal.Table{{Schema: "public", Name: "outbox"}}
 	_, err = catalog.Inspect(t.Context(), postgrestest.Open(t, cfg, true), cfg)
-	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonInRecovery, "standby")
+	postgrestest.WantError(t, err, fault.KindRetry, fault.ReasonInRecovery, "the server is a standby (in recovery); name the primary in postgres.url")
 }
 
 func TestConnect_ChecksTheServersCertificate(t *testing.T) {

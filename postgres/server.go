@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -70,7 +69,7 @@ func (s *Server) CheckDecoding(q Querier) error {
 	if s.inRecovery {
 		return &fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonInRecovery, Op: "check the server", Subject: RemoteAddr(q.Conn),
-			Err: errors.New("it is in recovery: a standby"), Hint: "connect to the primary; with several hosts in the URL the relay finds it",
+			Err: errStandby, Hint: hintPrimary,
 		}
 	}
 	if s.walLevel != "logical" {
