@@ -99,13 +99,13 @@ func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosit
 	}
 	for _, key := range keys {
 		if g.dryRun {
-			g.setup.say("-- would forget the checkpoint of %s: the next run would begin at the slot's position", key)
+			g.setup.say("-- would forget the checkpoint of slot %s (key %q of the checkpoint topic): the next run would begin at the slot's position", slot.Name, key)
 			continue
 		}
 		if err := g.ledger.Write(ctx, key, nil); err != nil {
 			return err
 		}
-		g.setup.say("forgot the checkpoint of %s: the next run begins at the slot's position", key)
+		g.setup.say("forgot the checkpoint of slot %s (key %q of the checkpoint topic): the next run begins at the slot's position", slot.Name, key)
 	}
 	return nil
 }

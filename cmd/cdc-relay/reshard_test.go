@@ -34,7 +34,7 @@ func TestReshard_KeepsNoPositionOfAServerThatWasFurther(t *testing.T) {
 		k.db.Exec(t, "SELECT pg_replication_slot_advance(slot_name, pg_current_wal_lsn()) FROM pg_replication_slots WHERE database = current_database()")
 		k.db.Exec(t, "SELECT pg_logical_emit_message(false, 'filler', repeat('x', 8000000))")
 	}}, new(harness.Output)
-	if code := run(t.Context(), []string{"setup", "--reshard-from", "1"}, process{env: k.env, stdout: stdout, stderr: stderr}); code != exitOK || !strings.Contains(stdout.String(), "forgot the checkpoint of "+key) {
+	if code := run(t.Context(), []string{"setup", "--reshard-from", "1"}, process{env: k.env, stdout: stdout, stderr: stderr}); code != exitOK || !strings.Contains(stdout.String(), fmt.Sprintf("forgot the checkpoint of slot %s (key %q", second, key)) {
 		t.Errorf("it ended with %d:\n%s%s", code, stdout.String(), stderr.String())
 	}
 }

@@ -22,7 +22,7 @@ func TestSetup_AcceptsTheGapOfTheSlotThatHasOne(t *testing.T) {
 
 		accepted := k.acceptsGap(t, "slot "+first+" is at "+k.confirmed(t, first)+", and not ahead of its checkpoint")
 		for _, line := range strings.Split(accepted.stdout, "\n") {
-			if strings.Contains(line, "forgot the checkpoint") != strings.Contains(line, second+": the next run") || strings.Contains(line, "forgot") && strings.Contains(line, first) {
+			if strings.Contains(line, "forgot the checkpoint") != strings.Contains(line, "the checkpoint of slot "+second+" (") || strings.Contains(line, "forgot") && strings.Contains(line, first) {
 				t.Errorf("setup says %q", line)
 			}
 		}
@@ -44,7 +44,7 @@ func TestSetup_AcceptsASlotWhoseCheckpointCannotBeRead(t *testing.T) {
 	system := harness.Query[string](t, k.db, "SELECT system_identifier::text FROM pg_control_system()")
 	k.writes(t, "intent of somebody for "+system+"/"+k.slot, "{")
 	k.refuses(t, "read checkpoint")
-	k.acceptsGap(t, "forgot the checkpoint of intent of somebody")
+	k.acceptsGap(t, fmt.Sprintf(`forgot the checkpoint of slot %s (key "intent of somebody for %s/%[1]s" of the checkpoint topic): the next run begins at the slot's position`, k.slot, system))
 	k.runs(t, 1)
 }
 
@@ -61,7 +61,7 @@ func TestSetup_SaysWhichCheckpointsItWouldForget(t *testing.T) {
 		would("not ahead of its checkpoint")
 		k.move(t, k.slot)
 		_, before := k.held(t)
-		would("would forget the checkpoint of ")
+		would("would forget the checkpoint of slot " + k.slot + " (key ")
 		k.untouched(t, before, "a dry run wrote something")
 		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
 		would("would forget the checkpoint of ") // and make the slot

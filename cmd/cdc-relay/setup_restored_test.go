@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/advice"
@@ -25,12 +26,12 @@ func TestSetup_TakesNoCheckpointOfAServerThatWasFurther(t *testing.T) {
 
 		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
 		invoke(t, k.env, "setup").want(t, exitRefused, "", "--accept-gap")
-		k.acceptsGap(t, "forgot the checkpoint of "+key)
+		k.acceptsGap(t, fmt.Sprintf("forgot the checkpoint of slot %s (key %q", k.slot, key))
 		k.runs(t, 1)
 
 		k.writes(t, key, string(further.Encode()))
 		k.compares(t, advice.Warn, "the server's WAL ends before that", "setup --accept-gap")
-		k.acceptsGap(t, "forgot the checkpoint of "+key) // of a slot that was there
+		k.acceptsGap(t, fmt.Sprintf("forgot the checkpoint of slot %s (key %q", k.slot, key)) // of a slot that was there
 		k.runs(t, 2)
 		k.delivered(t, 3)
 	})
