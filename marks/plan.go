@@ -132,9 +132,6 @@ func (p *Plan) Lines() []string {
 		lines.Add("rejects", "dead letters are shown in %s", strings.Join(p.Rejects, ", "))
 	}
 	lines.Ways(&p.Plan)
-	if len(p.Triggers) > 0 {
-		lines.Add("triggers", "%s", strings.Join(p.Triggers, ", "))
-	}
 	lines.Remarks(&p.Plan)
 	return lines
 }

@@ -160,9 +160,6 @@ func (p *Plan) Lines() []string {
 		lines.Add("never due", "%s without a time, or with an infinite one", wording.Count(p.Undated, "row"))
 	}
 	lines.Ways(&p.Plan)
-	if len(p.Triggers) > 0 {
-		lines.Add("triggers", "%s", strings.Join(p.Triggers, ", "))
-	}
 	if len(p.ForeignKeys) > 0 {
 		lines.Add("references", "%s", strings.Join(p.ForeignKeys, ", "))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -126,7 +127,7 @@ func (l *Lines) Due(label string, p *Plan) {
 	}
 }
 
-// Ways adds what leads to the rows and what a proof asks.
+// Ways adds what leads to the rows, what a proof asks, and which triggers fire.
 func (l *Lines) Ways(p *Plan) {
 	if p.Letters > 0 {
 		l.Add("held back", "rows of %s", wording.Count(p.Letters, "dead letter")+" that "+map[bool]string{true: "waits", false: "wait"}[p.Letters == 1])
@@ -136,6 +137,9 @@ func (l *Lines) Ways(p *Plan) {
 	}
 	for _, s := range p.Slots {
 		l.Add("slot", "%s, %s behind the end of the WAL", s.Name, wording.Bytes(int64(s.Behind)))
+	}
+	if len(p.Triggers) > 0 {
+		l.Add("triggers", "%s; their functions run with search_path = pg_catalog, unless they set their own", strings.Join(p.Triggers, ", "))
 	}
 }
 

@@ -84,7 +84,7 @@ func TestRetention_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 	k.db.Exec(t, `CREATE FUNCTION count_gone() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 		CREATE TRIGGER counted AFTER DELETE ON outbox FOR EACH STATEMENT EXECUTE FUNCTION count_gone()`)
 	plan := invoke(t, k.env, "retention")
-	plan.want(t, exitOK, "triggers   counted\n", "")
+	plan.want(t, exitOK, "triggers   counted; their functions run with search_path = pg_catalog, unless they set their own\n", "")
 	plan.want(t, exitOK, "references orders_event_fkey of public.orders\n", "")
 	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 3 rows", "")
 }
