@@ -402,7 +402,14 @@ func TestCutover_AfterTheWayBackNeedsAnotherSlot(t *testing.T) {
 	caughtUp, stop := s.relay(t)
 	caughtUp()
 	stop()
-	s.must(t, Options{Mode: Back, Yes: true})
+	said := s.must(t, Options{Mode: Back, Yes: true})
+	for _, next := range []string{"a publisher runs", "the relay out of service", "`cdc-relay teardown --yes`", `the publication and slot "` + s.slot + `"`, "name another postgres.slot"} { // in this order
+		_, rest, found := strings.Cut(said, next)
+		if !found {
+			t.Errorf("what is next does not have %q:\n%s", next, said)
+		}
+		said = rest
+	}
 	s.db.Exec(t, "SELECT pg_drop_replication_slot($1)", s.slot)
 	insert()
 	for _, mode := range []Mode{MarkNew, Stopped} {

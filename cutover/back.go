@@ -180,8 +180,8 @@ func (w *work) dropTriggers(ctx context.Context) error {
 		}
 	}
 	w.OnStep("trigger_dropped")
-	w.Out.Say(backfill.Line{What: "result", Text: "new rows are the publisher's; " +
-		"do not start the relay again: it would send them too. `cdc-relay teardown --yes` drops its slot, which holds the WAL back"})
+	w.Out.Say(backfill.Line{What: "result", Text: "new rows are the publisher's; next, in this order:\n  1. see that a publisher runs: nobody else sends them\n  2. take the relay out of service: started again, it would send them too\n" +
+		"  3. run `cdc-relay teardown --yes`: it drops the publication and " + w.finalName() + ", which would hold the WAL back\n  4. before another cutover with exactly_once or detect_moved_slot, name another postgres.slot: the checkpoint topic has positions of this one"})
 	return nil
 }
 
