@@ -23,11 +23,7 @@ func (w *work) plan(ctx context.Context, next step) error {
 			}
 			lines = append(lines, text...)
 		}
-		if limit := w.keepSize(ctx); limit != "" {
-			lines = append(lines, "the slot holds the WAL back until the publisher has sent the rest, and is lost beyond max_slot_wal_keep_size ("+limit+")")
-		} else {
-			lines = append(lines, "the slot holds the WAL back until the publisher has sent the rest")
-		}
+		lines = append(lines, "the slot holds the WAL back until the publisher has sent the rest"+w.keepSize(ctx))
 	case wait:
 		if err := w.count(ctx); err != nil {
 			return err
@@ -96,12 +92,12 @@ func (w *work) tableLines(ctx context.Context, t *polled) ([]string, error) {
 	return lines, nil
 }
 
-// keepSize is max_slot_wal_keep_size; empty: there is no limit.
+// keepSize says beyond which max_slot_wal_keep_size the slot is lost; empty: there is no limit.
 func (w *work) keepSize(ctx context.Context) (text string) {
 	_ = w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { // who may not see it reads nothing of it
 		row, err := q.One("SELECT current_setting('max_slot_wal_keep_size')")
 		if err == nil && row.Text(0) != "-1" {
-			text = row.Text(0)
+			text = ", and is lost beyond max_slot_wal_keep_size (" + row.Text(0) + ")"
 		}
 		return err
 	})
