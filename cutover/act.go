@@ -99,9 +99,11 @@ func (w *work) prepare(ctx context.Context) error {
 // unused refuses, before the watch, the name of a slot that a relay has used. What else is wrong with the
 // topic stops the first step that writes to it.
 func (w *work) unused(ctx context.Context) error {
+	waiting := time.AfterFunc(2*time.Second, func() { w.say("waiting up to 10s for the brokers, to read topic %q", w.Settings.CheckpointTopic) })
 	err := handover.WithRecords(ctx, &w.Settings, func(ctx context.Context, ledger *topics.Ledger) error {
 		return handover.RefuseUsedNames(ctx, ledger, w.Settings.CheckpointTopic, w.state.system, w.state.final)
 	})
+	waiting.Stop()
 	if _, refused := errors.AsType[*advice.Refused](err); refused {
 		return err
 	}

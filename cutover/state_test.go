@@ -1,10 +1,13 @@
 package cutover
 
 import (
+	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/backfill"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 )
@@ -104,3 +107,30 @@ func TestParseCut_ReadsWhatItWrote(t *testing.T) {
 		}
 	}
 }
+
+// Brokers that do not answer hold the plan up. Whoever waits is told for what.
+func TestCutover_SaysThatItWaitsForBrokers(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and nobody answers on them
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said := make(chan string, 1)
+	w := &work{Cutover: &Cutover{Out: backfill.Output{Meanwhile: writerFunc(func(p []byte) { said <- string(p); cancel() })}}}
+	w.Settings.DetectMovedSlot, w.Settings.CheckpointTopic = true, "positions"
+	w.Settings.Kafka.Connection.Brokers = []string{silent.Addr().String()}
+	w.state.final = []progress.Slot{{Name: "s"}}
+	if err := w.unused(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("nothing was said: %v", err)
+	}
+	if text := <-said; text != "waiting up to 10s for the brokers, to read topic \"positions\"\n" {
+		t.Errorf("said %q", text)
+	}
+}
+
+type writerFunc func(p []byte)
+
+func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
