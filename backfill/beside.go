@@ -296,7 +296,7 @@ func (r *replay) besideOrder() string {
 	case p.newerRows > 0:
 		return fmt.Sprintf("%s of %s newer than the first that is sent, and may be in the topics already: use --to-topic or --accept-order", wording.Count(p.newerRows, "further row"), wording.Count(p.newerKeys, "key"))
 	}
-	return "no key has newer rows; a row that commits from now on may come before the older ones of its key"
+	return "no key has newer rows beside these; those that the relay has sent are sent again, and a row that commits from now on may come before the older ones of its key"
 }
 
 // besideRefusal is why what was planned is not done.
