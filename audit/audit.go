@@ -311,7 +311,7 @@ func (w *work) progress(stage string, done int64) {
 // conclude makes the result.
 func (w *work) conclude(ctx context.Context, counts match.Counts) error {
 	r := &w.result
-	r.Rows, r.Proven, r.Extra, r.Resent, r.DiskUsed = counts.Rows, counts.Proven, counts.Extra, counts.Resent, counts.DiskUsed
+	r.Rows, r.Proven, r.Extra, r.Resent, r.Late, r.DiskUsed = counts.Rows, counts.Proven, counts.Extra, counts.Resent, counts.Late, counts.DiskUsed
 	r.Verdicts = make(map[string]int64)
 	for v, n := range counts.By {
 		r.Verdicts[string(v)] = n

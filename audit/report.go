@@ -48,6 +48,7 @@ type Result struct {
 	Extra    int64            `json:"extra"`   // of no row that was looked at
 	Foreign  int64            `json:"foreign"` // without an event id
 	Resent   int64            `json:"resent"`  // sent again on purpose
+	Late     int64            `json:"late"`    // rows whose records were all sent late or again
 	Limits   []string         `json:"limits"`  // what could not be compared
 	Findings []Finding        `json:"findings"`
 	DiskUsed int64            `json:"disk_used_bytes"`
@@ -132,7 +133,10 @@ func (r *Result) text(once bool) string {
 	fmt.Fprintf(&b, "%s of %s, committed before %s\n", wording.Count(r.Rows, "row"), strings.Join(r.Tables, ", "), r.Fence)
 	fmt.Fprintf(&b, "%s in %s, %d of them of other rows, and %d without an event id\n", wording.Count(r.Records, "record"), wording.Count(r.Topics, "topic"), r.Extra, r.Foreign)
 	if r.Resent > 0 {
-		fmt.Fprintf(&b, "%s sent again on purpose (%s)\n", wording.Count(r.Resent, "record"), "cdc-relay replay")
+		fmt.Fprintf(&b, "%s sent again on purpose (replay, or backfill --late)\n", wording.Count(r.Resent, "record"))
+	}
+	if r.Late > 0 {
+		fmt.Fprintf(&b, "%s that only replay or backfill --late sent: the order of these rows is not compared\n", wording.Count(r.Late, "row"))
 	}
 	for _, limit := range r.Limits {
 		fmt.Fprintf(&b, "not compared: %s\n", limit)

@@ -63,6 +63,7 @@ type Counts struct {
 	By       map[Verdict]int64
 	Extra    int64 // records of no row that was looked at
 	Resent   int64 // sent again on purpose, beside another one
+	Late     int64 // rows whose records were all sent late or again: their place in the order is not compared
 	DiskUsed int64 // bytes in files at a time, at most
 }
 
@@ -321,6 +322,9 @@ func (m *Match) row(row *Row, own []Record) error {
 	s.found, s.resent, s.partition, s.offset, s.lsn, s.seq = true, first.Resent, first.Partition, first.Offset, first.LSN, first.Seq
 	if at := &m.first[row.Table]; *at == 0 || row.Number < *at {
 		*at = row.Number
+	}
+	if first.Resent {
+		m.counts.Late++
 	}
 	sent, wrong := 0, ""
 	where := first

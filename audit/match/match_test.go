@@ -159,6 +159,9 @@ func (w *world) say() Counts {
 				}
 				return weight(a) - weight(b)
 			})
+			if own[0].resent {
+				c.Late++
+			}
 			for i, r := range own {
 				if r.resent && i > 0 {
 					c.Resent++

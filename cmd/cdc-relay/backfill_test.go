@@ -406,3 +406,21 @@ func TestBackfill_LateIsNoRepetitionToAnAudit(t *testing.T) {
 	}
 	invoke(t, k.env, "audit", "--expect", "once").want(t, exitOK, "proven 20 of 20", "")
 }
+
+// Rows that backfill --late alone sent come after newer ones of their keys. An audit says that it does not look
+// at their order.
+func TestBackfill_LateIsSaidToHaveNoOrderByAnAudit(t *testing.T) {
+	t.Parallel()
+	k := newOld(t, "18", keeping["detect_moved_slot"])
+	k.write(t, 1, 5)
+	invoke(t, k.env, "setup").want(t, exitOK, "", "")
+	_, stop := k.start(t, nil)
+	defer stop()
+	k.write(t, 6, 20)
+	k.await(t, "15 records", func() bool { return len(k.committed(t, "order-events")) == 15 })
+	late := invoke(t, k.env, "backfill", "--late", "--where", "id <= 5", "--accept-order", "--yes")
+	late.want(t, exitOK, "sent 5 rows", "")
+	audited := invoke(t, k.env, "audit", "--expect", "once")
+	audited.want(t, exitOK, "5 rows that only replay or backfill --late sent", "")
+	audited.want(t, exitOK, "proven 20 of 20", "")
+}
