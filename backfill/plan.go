@@ -68,7 +68,7 @@ func (b *Backfill) planned(s *progress.State, step progress.Step) string {
 		return fmt.Sprintf("all rows are sent: make %s from slot %q, and drop that", final, s.Temporary.Name)
 	case progress.Nothing:
 	}
-	return fmt.Sprintf("the backfill is complete (%s sent), and %s exists: start `cdc-relay run`", wording.Count(s.Progress.Rows, "row"), final)
+	return fmt.Sprintf("the backfill is complete (%s sent): start `cdc-relay run`, which streams from %s", wording.Count(s.Progress.Rows, "row"), final)
 }
 
 func (w *work) tableLine(i int) ([]string, TableLine) {

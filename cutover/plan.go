@@ -69,7 +69,7 @@ func (w *work) planned(next step) string {
 		return fmt.Sprintf("the publisher has sent the rest: copy slot %q to %s, and drop it", t, w.finalName())
 	case complete:
 	}
-	return fmt.Sprintf("the cutover is complete, and %s exists: start `cdc-relay run`", w.finalName())
+	return fmt.Sprintf("the cutover is complete: start `cdc-relay run`, which streams from %s", w.finalName())
 }
 
 func (w *work) tableLines(ctx context.Context, t *polled) ([]string, error) {
