@@ -62,7 +62,11 @@ func (s *Service) Refused(ctx context.Context, p *Policy) (refused, alone []erro
 func (s *Service) prove(ctx context.Context, f *found, plan *upkeep.Plan) error {
 	if f.store != nil {
 		if err := f.store.Probe(ctx); err != nil {
-			f.Refused = append(f.Refused, exportFailed(f.policy, err))
+			err = exportFailed(f.policy, err)
+			if ctx.Err() != nil { // nothing is left for PostgreSQL, which is not to blame
+				return err
+			}
+			f.Refused = append(f.Refused, err)
 		}
 	}
 	return s.Prove(ctx, &f.policy.Target, &f.Found, plan)

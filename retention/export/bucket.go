@@ -34,6 +34,7 @@ type Place struct {
 type Bucket struct {
 	client *s3.Client
 	place  Place
+	answer time.Duration    // how long a look may take
 	slice  string           // whose files are in known
 	known  map[string]known // by key
 	keeps  bool             // the store was seen to refuse a write over an object
@@ -47,6 +48,10 @@ type known struct {
 
 // silence is how long a store may take or give not a single byte.
 const silence = time.Minute
+
+// lookAnswer is how long a look at the bucket may take, with what is tried again: many times what a store
+// needs for it. A file may take as long as it needs.
+const lookAnswer = 10 * time.Second
 
 // fallbackRegion signs requests to a store that has no regions.
 const fallbackRegion = "us-east-1"
@@ -78,7 +83,7 @@ func openBucket(ctx context.Context, place Place, silence time.Duration, more ..
 	if cfg.Region == "" {
 		cfg.Region = fallbackRegion
 	}
-	return &Bucket{place: place, known: make(map[string]known), client: s3.NewFromConfig(cfg, append(more, func(o *s3.Options) {
+	return &Bucket{place: place, answer: lookAnswer, known: make(map[string]known), client: s3.NewFromConfig(cfg, append(more, func(o *s3.Options) {
 		o.UsePathStyle = place.PathStyle
 		if place.Endpoint != "" {
 			o.BaseEndpoint = &place.Endpoint
@@ -151,7 +156,9 @@ func (b *Bucket) list(ctx context.Context, s Slice) (all []listed, err error) {
 	}
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.place.Bucket, Prefix: aws.String(folder + s.hour() + "-")})
 	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+		look, cancel := context.WithTimeout(ctx, b.answer)
+		page, err := pages.NextPage(look)
+		cancel()
 		if err != nil {
 			return nil, b.failure(err)
 		}
@@ -198,6 +205,8 @@ const probeFile = ".cdc-relay-probe"
 // Probe implements Store. It writes an object with a checksum that is wrong. A store looks at the
 // rights first, and then refuses the object.
 func (b *Bucket) Probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, b.answer)
+	defer cancel()
 	key := b.key(probeFile)
 	if _, err := b.client.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.place.Bucket, Prefix: &key, MaxKeys: aws.Int32(1)}); err != nil {
 		return b.failure(err)

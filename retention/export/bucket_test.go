@@ -348,3 +348,30 @@ func TestOpenBucket_WantsARegionOfAWS(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A store that takes connections and never answers is found out soon, and named.
+func TestBucket_NamesAStoreThatIsSilent(t *testing.T) {
+	b, store := bucketWithin(t, 2*time.Second, always("ListObjectsV2", objects.Silent))
+	b.answer = 50 * time.Millisecond
+	want := "bucket events at " + b.place.Endpoint + " does not answer (ListObjectsV2: canceled, context deadline exceeded)"
+	if err := b.Probe(t.Context()); err == nil || err.Error() != want {
+		t.Errorf("a probe says %v, want %s", err, want)
+	}
+	if _, _, err := export(t.Context(), b, text("a")); err == nil || err.Error() != want {
+		t.Errorf("a write says %v, want %s", err, want)
+	}
+	if n := store.Count("ListObjectsV2"); n != 2 {
+		t.Errorf("%d requests, want one for each", n)
+	}
+}
+
+func TestBucket_AFileMayTakeLongerThanALook(t *testing.T) {
+	b, store := bucket(t, nil)
+	b.answer = 0 // whatever it bounds has no time at all
+	if _, err := b.list(t.Context(), slice); err == nil {
+		t.Error("the list has no bound")
+	}
+	if _, err := b.put(t.Context(), "key", []byte("file"), Trailer{}); err != nil || len(store.Objects()) != 1 {
+		t.Errorf("%v: the bound of a look ends an upload", err)
+	}
+}

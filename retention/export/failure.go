@@ -1,8 +1,10 @@
 package export
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -49,6 +51,9 @@ func (b *Bucket) failure(err error) error {
 	case answer == http.StatusForbidden, answer == http.StatusUnauthorized:
 		return &Refusal{Err: short, Hint: "allow s3:ListBucket on the bucket, and s3:PutObject and s3:GetObject on what is below the prefix; credentials come from AWS's usual chain"}
 	}
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		return fmt.Errorf("bucket %s at %s does not answer (%w)", b.place.Bucket, cmp.Or(b.place.Endpoint, "AWS"), short)
+	}
 	return short
 }
 
@@ -67,6 +72,8 @@ func describe(err error) string {
 			text += fmt.Sprintf(" (%d)", answer)
 		}
 	} else if e, ok := errors.AsType[*url.Error](err); ok {
+		text = e.Err.Error()
+	} else if e, ok := errors.AsType[*awshttp.ResponseError](err); ok && status(err) == 0 { // given up before an answer
 		text = e.Err.Error()
 	} else if e, ok := errors.AsType[*smithy.OperationError](err); ok {
 		text = e.Err.Error()
