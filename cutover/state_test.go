@@ -121,7 +121,7 @@ func TestCutover_SaysThatItWaitsForBrokers(t *testing.T) {
 	said := make(chan string, 1)
 	w := &work{Cutover: &Cutover{Out: backfill.Output{Meanwhile: writerFunc(func(p []byte) { said <- string(p); cancel() })}}}
 	w.Settings.DetectMovedSlot, w.Settings.CheckpointTopic = true, "positions"
-	w.Settings.Kafka.Connection.Brokers = []string{silent.Addr().String()}
+	w.Settings.Kafka.Brokers = []string{silent.Addr().String()}
 	w.state.final = []progress.Slot{{Name: "s"}}
 	if err := w.unused(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("nothing was said: %v", err)
