@@ -48,7 +48,7 @@ type Result struct {
 	Extra    int64            `json:"extra"`   // of no row that was looked at
 	Foreign  int64            `json:"foreign"` // without an event id
 	Resent   int64            `json:"resent"`  // sent again on purpose
-	Late     int64            `json:"late"`    // rows whose records were all sent late or again
+	Late     int64            `json:"late"`    // rows whose record was sent late or again: their order is not compared
 	Limits   []string         `json:"limits"`  // what could not be compared
 	Findings []Finding        `json:"findings"`
 	DiskUsed int64            `json:"disk_used_bytes"`

@@ -108,7 +108,7 @@ func TestParseCut_ReadsWhatItWrote(t *testing.T) {
 	}
 }
 
-// Brokers that do not answer hold the plan up. Whoever waits is told for what.
+// The plan waits for brokers that do not answer, and says so.
 func TestCutover_SaysThatItWaitsForBrokers(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and nobody answers on them

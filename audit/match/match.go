@@ -63,7 +63,7 @@ type Counts struct {
 	By       map[Verdict]int64
 	Extra    int64 // records of no row that was looked at
 	Resent   int64 // sent again on purpose, beside another one
-	Late     int64 // rows whose records were all sent late or again: their place in the order is not compared
+	Late     int64 // rows whose record was sent late or again: their order is not compared
 	DiskUsed int64 // bytes in files at a time, at most
 }
 

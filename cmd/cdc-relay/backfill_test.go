@@ -407,8 +407,8 @@ func TestBackfill_LateIsNoRepetitionToAnAudit(t *testing.T) {
 	invoke(t, k.env, "audit", "--expect", "once").want(t, exitOK, "proven 20 of 20", "")
 }
 
-// Rows that backfill --late alone sent come after newer ones of their keys. An audit says that it does not look
-// at their order.
+// backfill --late sends old rows behind newer ones of their keys. An audit does not compare the order of these
+// rows, and says so.
 func TestBackfill_LateIsSaidToHaveNoOrderByAnAudit(t *testing.T) {
 	t.Parallel()
 	k := newOld(t, "18", keeping["detect_moved_slot"])
