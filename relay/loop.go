@@ -113,9 +113,7 @@ func (r *Relay) facts() ending.Facts {
 
 // maxAtOnce bounds sessions in a row that begin without a pause and get no further. One that had to
 // drop rows lasted long. Each other session has learned something new: that rows come as text, where
-// a transaction ends, which record is rejected. So only a few follow each other. There is one
-// exception: two transactions larger than the window, before a position that the server does not
-// get. Each session finds the end of one and forgets the other's.
+// a transaction ends, which record is rejected. So only a few follow each other.
 const maxAtOnce = 16
 
 // restartsAtOnce returns why the next session begins at once after an error.

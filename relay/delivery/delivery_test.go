@@ -92,7 +92,7 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 	origin := wal.Origin{SystemID: "7", Timeline: 1}
 	d := opened(Config{})
-	d.start.Origin, d.shared.ends = origin, knownEnd{origin, 130, 140}
+	d.start.Origin, d.shared.ends = origin, map[wal.LSN]wal.LSN{130: 140}
 	rows := []wal.Row{
 		{Relation: outbox, Ordinal: 1, Txn: &wal.Txn{Commit: 130}}, // a message outside any transaction
 		{Relation: outbox, Ordinal: 1, Txn: &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}},

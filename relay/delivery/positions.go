@@ -14,12 +14,6 @@ import (
 // end, without keeping any of it, and then once more from the slot: the second time
 // its end is known from the start, and nothing is held.
 
-// knownEnd is the end of a transaction that was read through.
-type knownEnd struct {
-	origin      wal.Origin
-	commit, end wal.LSN
-}
-
 // errReadAgain ends a session to have a transaction sent again whose end is known now.
 var errReadAgain = errors.New("a transaction is larger than relay.max_in_flight_bytes, and relay.position_headers needs the end of its commit")
 
@@ -39,8 +33,8 @@ func (d *Delivery) withPosition(records []record.Record) []record.Record {
 
 func (d *Delivery) fillPosition(rec *record.Record) bool {
 	txn := rec.Row.Txn
-	if known := d.shared.ends; txn.End == 0 && rec.Row.Place().Commit == known.commit && d.Lineage() == known.origin.Lineage() {
-		txn.End = known.end
+	if end, known := d.shared.ends[rec.Row.Place().Commit]; known && txn.End == 0 {
+		txn.End = end
 	}
 	return record.FillPosition(rec)
 }
@@ -106,6 +100,9 @@ func (d *Delivery) Holding() bool { return len(d.held) > 0 }
 // rows to its end: the next one knows where that is.
 func (d *Delivery) ReadThrough(end wal.LSN) error {
 	rows := d.held[0].batch.Rows
-	d.shared.ends = knownEnd{d.start.Origin, rows[len(rows)-1].Txn.Commit, end}
+	if d.shared.ends == nil {
+		d.shared.ends = make(map[wal.LSN]wal.LSN)
+	}
+	d.shared.ends[rows[len(rows)-1].Txn.Commit] = end
 	return errReadAgain
 }

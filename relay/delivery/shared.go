@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"cmp"
+	"maps"
 	"sync/atomic"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
@@ -31,7 +32,7 @@ type Shared struct {
 	Rejected rejected.Log
 	Letters  *rejected.Letters
 
-	ends       knownEnd
+	ends       map[wal.LSN]wal.LSN // of transactions that were read through: start of the commit record to its end
 	rejections rejections
 	traces     *traces.Open
 	partial    resume.Partial
@@ -67,10 +68,11 @@ func (s *Shared) forget(to wal.Lineage, start wal.LSN) {
 		s.ForgetPartial()
 	}
 	if s.history != to {
-		s.history, s.partial, s.isolated = to, resume.Partial{}, 0
+		s.history, s.partial, s.isolated, s.ends = to, resume.Partial{}, 0, nil
 		s.rejections = newRejections()
 		s.Rejected.Forget()
 	}
+	maps.DeleteFunc(s.ends, func(commit, _ wal.LSN) bool { return commit < start })
 }
 
 // ForgetPartial forgets that the beginning of a transaction was delivered: another relay may send

@@ -173,7 +173,7 @@ type ColumnMeta struct {
 func (b *Batch) OpenRows() int {
 	n := len(b.Rows)
 	switch {
-	case !b.Open || n == 0:
+	case !b.Open || n == 0 || b.Rows[n-1].Txn.End != 0: // the rows of the open one may have been removed
 		return 0
 	case b.Rows[0].Txn == b.Rows[n-1].Txn:
 		return n
