@@ -68,8 +68,8 @@ GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
 GREMLINS_VERSION := v0.6.0
 GREMLINS := .bin/gremlins-$(GREMLINS_VERSION)
 
-# The image has 27 MB at most, and certificates beside the binary.
-MAX_BINARY_BYTES := 26760000
+# The image has 27 MB at most, and 0.22 MB of certificates beside the binary.
+MAX_BINARY_BYTES := 26780000
 GCFLAGS = $(shell grep -v '^\#' cmd/cdc-relay/gcflags)
 
 ##@ To begin with
