@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/teardown"
 	"github.com/spf13/cobra"
 )
 
@@ -16,6 +17,10 @@ func (a *app) teardownCommand() *cobra.Command {
 		Long: `teardown drops the replication slot and the publication. It refuses while a relay
 streams from the slot. Rows committed from then on are not sent by a later relay.
 
+It also drops the slot that an interrupted backfill or cutover has left, which gives that up:
+rows that it has not sent are not sent. It refuses while one is under way, and while rows of
+a cutover wait in the slot.
+
 teardown drops the slot first, which needs REPLICATION, and then the publication, which
 only its owner may drop. A role with REPLICATION that does not own the publication drops
 the slot and exits with 3; if the publication is correct, continue with setup.`,
@@ -26,7 +31,7 @@ the slot and exits with 3; if the publication is correct, continue with setup.`,
 				return err
 			}
 			a.warn(cfg)
-			steps, err := provision.Teardown(cmd.Context(), cfg.Relay().Replication, yes)
+			steps, err := teardown.Run(cmd.Context(), cfg.Relay().Replication, yes)
 			a.printTeardown(steps, yes)
 			if err != nil {
 				return fault.Refuse(err)
@@ -49,9 +54,17 @@ func (a *app) printTeardown(steps []provision.Step, done bool) {
 			continue
 		}
 		left = true
-		fmt.Fprintf(a.stdout, "%s %s %s\n", verb, s.Object, s.Name)
+		fmt.Fprintf(a.stdout, "%s %s %s", verb, s.Object, s.Name)
+		interrupted := s.Of.Name != ""
+		if interrupted {
+			fmt.Fprintf(a.stdout, ", which an interrupted %s has left", s.Of.What())
+		}
+		fmt.Fprintln(a.stdout)
 		if !done && s.SQL != "" {
 			fmt.Fprintf(a.stdout, "    %s;\n", s.SQL)
+		}
+		if !done && interrupted {
+			fmt.Fprintf(a.stdout, "    to complete the %s instead: %s\n", s.Of.What(), s.Of.Command())
 		}
 	}
 	if left && !done {

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/teardown"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
@@ -202,7 +203,7 @@ func TestInspect_NamesTheOwnerOfABusySlot(t *testing.T) {
 		_, err := postgrestest.Inspect(t, cfg)
 		postgrestest.WantError(t, err, fault.KindBusy, fault.ReasonSlotInUse, cfg.Slot, fmt.Sprintf("pid %d", conn.PID()), "application_name the-other-one", "client_addr 127.0.0.1")
 
-		_, err = provision.Teardown(t.Context(), cfg, true)
+		_, err = teardown.Run(t.Context(), cfg, true)
 		postgrestest.WantError(t, err, fault.KindBusy, fault.ReasonSlotInUse, "drop slot", "the-other-one", "stop that one first")
 	})
 }

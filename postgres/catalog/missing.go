@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/incomplete"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -113,9 +114,9 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 		return err
 	}
 	with := *e
-	if incomplete, err := FindIncomplete(q, cfg); err == nil && incomplete != nil {
-		with.Err = fmt.Errorf("the slot does not exist: %s", incomplete.Text())
-		with.Hint = incomplete.Hint()
+	if slot, err := incomplete.First(q, cfg); err == nil && slot != nil {
+		with.Err = fmt.Errorf("the slot does not exist: %s", slot.Text())
+		with.Hint = slot.Hint()
 		return &with
 	}
 	if near := similarSlot(q, cfg); near != "" {
@@ -128,43 +129,6 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 	}
 	with.Hint = others + ": correct postgres.slot if that is it; otherwise, " + e.Hint
 	return &with
-}
-
-// Incomplete is the slot of a backfill or a cutover that is not complete.
-type Incomplete struct {
-	Slot    string
-	Cutover bool
-}
-
-// FindIncomplete looks for one; nil: there is none.
-func FindIncomplete(q postgres.Querier, cfg postgres.Config) (*Incomplete, error) {
-	for _, incomplete := range []Incomplete{{cfg.BackfillSlot(), false}, {cfg.CutoverSlot(), true}} {
-		rows, err := q.All("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = " + postgres.QuoteLiteral(incomplete.Slot))
-		if err != nil {
-			return nil, postgres.Classify("look for "+postgres.SlotSubject(incomplete.Slot), err)
-		}
-		if len(rows) > 0 {
-			return &incomplete, nil
-		}
-	}
-	return nil, nil
-}
-
-// Text says what is there.
-func (h *Incomplete) Text() string {
-	what := "backfill"
-	if h.Cutover {
-		what = "cutover"
-	}
-	return fmt.Sprintf("a %s is under way or was interrupted (%s), and makes the slot when it is complete", what, postgres.SlotSubject(h.Slot))
-}
-
-// Hint is the next step.
-func (h *Incomplete) Hint() string {
-	if h.Cutover {
-		return "let `cdc-relay cutover --mark-new --yes` complete it"
-	}
-	return fmt.Sprintf("let `cdc-relay backfill --yes` complete it; to do without the rows from before the slot, drop %s and run `cdc-relay setup`", postgres.SlotSubject(h.Slot))
 }
 
 // similarSlot names the slot whose name is much like the configured one, in use or not.

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight/preflighttest"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/teardown"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -30,7 +31,7 @@ func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPublicationMissing, want)
 	_, err = provision.Setup(t.Context(), cfg, provision.SetupOptions{})
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonSlotUnusable, want)
-	if _, err := provision.Teardown(t.Context(), cfg, true); err != nil {
+	if _, err := teardown.Run(t.Context(), cfg, true); err != nil {
 		t.Fatal(err)
 	}
 	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", advice.Fail, "the publication does not exist; "+postgres.HintSetup)

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/incomplete"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -48,9 +49,28 @@ type Exported struct {
 // Close ends the connection that exports the snapshot. Who imported it keeps it.
 func (e *Exported) Close() { postgres.CloseQuietly(e.conn) }
 
+// exportTries is how often a snapshot is asked for. The server counts every transaction and subtransaction that was
+// rolled back while it waited for open ones, and has room for some hundreds of them ("initial slot snapshot too large").
+const exportTries = 5
+
 // ExportSlot makes a slot and exports the snapshot of its creation. It waits for the transactions that
 // are open, for each until the timeout.
 func ExportSlot(ctx context.Context, cfg postgres.Config, name string, timeout time.Duration) (*Exported, error) {
+	for try := 1; ; try++ {
+		made, err := exportOnce(ctx, cfg, name, timeout)
+		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "40001" {
+			return made, err
+		}
+		if try == exportTries {
+			return nil, &fault.Error{
+				Kind: fault.KindRetry, Reason: fault.ReasonServerError, Op: "create", Subject: postgres.SlotSubject(name), Err: err,
+				Hint: "the server waits for open transactions, and too many others were rolled back meanwhile, of which savepoints count as well; run the command again while there are fewer long transactions or fewer of these",
+			}
+		}
+	}
+}
+
+func exportOnce(ctx context.Context, cfg postgres.Config, name string, timeout time.Duration) (*Exported, error) {
 	q, server, err := postgres.OpenServer(ctx, cfg, true)
 	if err != nil {
 		return nil, err
@@ -106,7 +126,7 @@ func CopySlot(q postgres.Querier, cfg postgres.Config, version int, source, name
 
 // DropSlot drops a slot that nobody streams from.
 func DropSlot(q postgres.Querier, name string) error {
-	return postgres.PermissionHint(postgres.Classify("drop "+postgres.SlotSubject(name), q.Exec(dropSlotSQL(name))), "run it as a role with REPLICATION")
+	return postgres.PermissionHint(postgres.Classify("drop "+postgres.SlotSubject(name), q.Exec(DropSlotSQL(name))), "run it as a role with REPLICATION")
 }
 
 // slotFailure describes the failure to make a slot.
@@ -125,12 +145,12 @@ func slotFailure(q postgres.Querier, name string, err error, timeout time.Durati
 // refuseWhileIncomplete refuses a slot while a backfill or a cutover is not complete: the new slot would
 // begin later than theirs, and the rows in between would be in neither.
 func (s *setup) refuseWhileIncomplete(name string) error {
-	incomplete, err := catalog.FindIncomplete(s.q, s.cfg)
-	if err != nil || incomplete == nil {
+	slot, err := incomplete.First(s.q, s.cfg)
+	if err != nil || slot == nil {
 		return err
 	}
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "create", Subject: postgres.SlotSubject(name),
-		Err: errors.New(incomplete.Text()), Hint: incomplete.Hint(),
+		Err: errors.New(slot.Text()), Hint: slot.Hint(),
 	}
 }

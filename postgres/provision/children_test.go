@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight/preflighttest"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/teardown"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
@@ -51,7 +52,7 @@ func TestSetup_PublishesAParentWithoutItsChildren(t *testing.T) {
 				t.Errorf("its own children count as strangers: %+v", f)
 			}
 		}
-		done, err := provision.Teardown(t.Context(), cfg, true)
+		done, err := teardown.Run(t.Context(), cfg, true)
 		if err != nil || describe(done) != "slot do, publication do" {
 			t.Errorf("teardown: %s, %v", describe(done), err)
 		}

@@ -259,7 +259,7 @@ func (r *resharding) replace() error {
 	for i, shard := range r.shards {
 		step := Step{Object: "slot", Name: shard.cfg.Slot, SQL: copySlot(source.Name, shard.cfg.Slot)}
 		if err := r.q.Exec(step.SQL); err != nil {
-			err = postgres.PermissionHint(postgres.Classify("create "+step.subject(), err), "run it as a role with REPLICATION")
+			err = postgres.PermissionHint(postgres.Classify("create "+step.Subject(), err), "run it as a role with REPLICATION")
 			return errors.Join(err, r.undo())
 		}
 		r.warn(copyFailover(r.q, r.cfg, r.server.ServerVersion, source.Name, step.Name))
@@ -309,14 +309,15 @@ func positions(slots []catalog.ShardSlot) []wal.LSN {
 
 func (r *resharding) dropAll(slots []catalog.ShardSlot) error {
 	for _, s := range slots {
-		if err := r.q.Exec(dropSlotSQL(s.Name)); err != nil {
+		if err := r.q.Exec(DropSlotSQL(s.Name)); err != nil {
 			return postgres.PermissionHint(postgres.Classify("drop "+postgres.SlotSubject(s.Name), err), "run it as a role with REPLICATION")
 		}
 	}
 	return nil
 }
 
-func dropSlotSQL(name string) string {
+// DropSlotSQL is for a slot that nobody streams from.
+func DropSlotSQL(name string) string {
 	return fmt.Sprintf("SELECT pg_catalog.pg_drop_replication_slot(%s)", postgres.QuoteLiteral(name))
 }
 
@@ -347,10 +348,10 @@ func (r *resharding) finish() error {
 		r.wait.BeforeDrop()
 	}
 	for _, s := range r.old {
-		if err := r.q.Exec(dropSlotSQL(s.Name)); err != nil {
+		if err := r.q.Exec(DropSlotSQL(s.Name)); err != nil {
 			return postgres.PermissionHint(postgres.Classify("drop "+postgres.SlotSubject(s.Name), err), "run it as a role with REPLICATION, once nobody streams from the slot")
 		}
-		r.done(Step{Object: DroppedSlot, Name: s.Name, SQL: dropSlotSQL(s.Name)})
+		r.done(Step{Object: DroppedSlot, Name: s.Name, SQL: DropSlotSQL(s.Name)})
 	}
 	left, err := r.leftPublications()
 	if err != nil || len(left) == 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/incomplete"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -54,18 +55,21 @@ type SetupOptions struct {
 	SlotTimeout time.Duration
 }
 
-// Step is one object of Setup, Reshard or Teardown.
+// Step is one object of Setup, Reshard or a teardown.
 type Step struct {
 	Object string // "table", "publication", "slot" or DroppedSlot
 	Name   string
 	SQL    string // what makes or drops it; empty when there is nothing to do
 
 	// Exists: the object was there before. Nothing to do for Setup, and
-	// the condition to do something for Teardown.
+	// the condition to do something for a teardown.
 	Exists bool
+
+	Of incomplete.Slot // for a teardown: whose slot it is; zero: the configuration's
 }
 
-func (s Step) subject() string {
+// Subject is what errors call it.
+func (s Step) Subject() string {
 	if s.Object == "table" {
 		return "table " + s.Name
 	}
@@ -176,22 +180,26 @@ func (s *setup) plan() error {
 	return s.planCopies()
 }
 
-// roomForSlots refuses before anything is made what would end with a publication and no
-// slot.
+// roomForSlots refuses before anything is made what would end with a publication and no slot.
 func (s *setup) roomForSlots() error {
 	names := make([]string, 0, len(s.shards)+1)
 	for _, shard := range s.shards {
-		names = append(names, postgres.QuoteLiteral(shard.cfg.Slot))
+		names = append(names, shard.cfg.Slot)
 	}
 	if s.opt.WithoutSlots { // a backfill or a cutover has one more until its end
 		temporary := s.cfg.BackfillSlot()
-		if incomplete, err := catalog.FindIncomplete(s.q, s.cfg); err == nil && incomplete != nil {
-			temporary = incomplete.Slot
+		if slot, err := incomplete.First(s.q, s.cfg); err == nil && slot != nil {
+			temporary = slot.Name
 		}
-		names = append(names, postgres.QuoteLiteral(temporary))
+		names = append(names, temporary)
 	}
-	row, err := s.q.One(fmt.Sprintf(`SELECT current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_catalog.pg_replication_slots),
-		(SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name IN (%s))`, strings.Join(names, ", ")))
+	return RoomForSlots(s.q, names...)
+}
+
+// RoomForSlots refuses where the server has no room for those of the slots that do not exist.
+func RoomForSlots(q postgres.Querier, names ...string) error {
+	row, err := q.One(fmt.Sprintf(`SELECT current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_catalog.pg_replication_slots),
+		(SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name = ANY (pg_catalog.string_to_array(%s, ',')))`, postgres.QuoteLiteral(strings.Join(names, ","))))
 	if err != nil {
 		return postgres.Classify("count the replication slots", err)
 	}
@@ -203,7 +211,7 @@ func (s *setup) roomForSlots() error {
 	if missing > 1 {
 		cause += fmt.Sprintf("; %s are needed", wording.Count(missing, "slot"))
 	}
-	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonServerLimit, Op: "create", Subject: postgres.SlotSubject(s.shards[0].cfg.Slot), Err: errors.New(cause), Hint: hint}
+	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonServerLimit, Op: "create", Subject: postgres.SlotSubject(names[0]), Err: errors.New(cause), Hint: hint}
 }
 
 // planPublications plans the tables too, which the publications are made for.
@@ -610,7 +618,7 @@ func (s *setup) run(steps []Step, shards []setupShard) error {
 			if s.opt.WithoutSlots { // a backfill or a cutover, which refuses the slot that setup makes
 				hint = "as the owner of the tables, with CREATE on the database, run: " + strings.TrimRight(step.SQL, "; \n") + "; `cdc-relay sql --for backfill`, or `--for cutover`, prints it with the grants"
 			}
-			return postgres.PermissionHint(postgres.Classify("create "+step.subject(), err), hint)
+			return postgres.PermissionHint(postgres.Classify("create "+step.Subject(), err), hint)
 		}
 		if step.Object == "table" {
 			if err := s.checkMapping(i); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight/preflighttest"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/teardown"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pgx/v5"
@@ -105,15 +106,15 @@ func TestSetup_MakesWhatIsMissingAndOnlyThat(t *testing.T) {
 			t.Errorf("second time: %s, %v", got, again.RowsBefore)
 		}
 
-		plan, err := provision.Teardown(t.Context(), cfg, false)
+		plan, err := teardown.Run(t.Context(), cfg, false)
 		if err != nil || describe(plan) != "slot do, publication do" || world(t, db, cfg.Slot) != "2 1 1" {
 			t.Errorf("plan of teardown: %s, %v, %s", describe(plan), err, world(t, db, cfg.Slot))
 		}
-		done, err := provision.Teardown(t.Context(), cfg, true)
+		done, err := teardown.Run(t.Context(), cfg, true)
 		if err != nil || !slices.Equal(done, plan) || world(t, db, cfg.Slot) != "2 0 0" {
 			t.Errorf("teardown: %v, %v, %s", done, err, world(t, db, cfg.Slot))
 		}
-		if rest, err := provision.Teardown(t.Context(), cfg, true); err != nil || describe(rest) != "slot nothing, publication nothing" {
+		if rest, err := teardown.Run(t.Context(), cfg, true); err != nil || describe(rest) != "slot nothing, publication nothing" {
 			t.Errorf("teardown of nothing: %v, %v", rest, err)
 		}
 	})
@@ -166,7 +167,7 @@ func TestSetup_NeverAltersWhatItFinds(t *testing.T) {
 	if got := world(t, db, cfg.Slot); got != "2 1 0" {
 		t.Errorf("something was made: %s", got)
 	}
-	_, err = provision.Teardown(t.Context(), cfg, true)
+	_, err = teardown.Run(t.Context(), cfg, true)
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPublicationChanged, "public.other", `DROP PUBLICATION "cdc_relay"`)
 
 	// A failing statement takes its transaction with it.
@@ -275,7 +276,7 @@ func TestSetup_SaysWhichRightIsMissing(t *testing.T) {
 	if _, counted := report.RowsBefore["public.outbox"]; counted {
 		t.Error("a table that may not be read was counted")
 	}
-	if _, err := provision.Teardown(t.Context(), cfg, true); err != nil {
+	if _, err := teardown.Run(t.Context(), cfg, true); err != nil {
 		t.Fatal(err)
 	}
 	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`)
@@ -351,7 +352,7 @@ func TestTeardown_AsTheRelaysRoleSaysHowToGoOn(t *testing.T) {
 	db := harness.Postgres(t)
 	cfg := postgrestest.OutboxDatabase(t, db)
 	replicator := postgrestest.AsReplicator(t, db, cfg)
-	steps, err := provision.Teardown(t.Context(), replicator, true)
+	steps, err := teardown.Run(t.Context(), replicator, true)
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "42501", "drop publication", "the slot is dropped", "continue with `cdc-relay setup`", "as its owner")
 	if describe(steps) != "slot do" {
 		t.Errorf("done: %s", describe(steps))
@@ -363,7 +364,7 @@ func TestTeardown_AsTheRelaysRoleSaysHowToGoOn(t *testing.T) {
 
 	ordinary := cfg
 	ordinary.URL = postgrestest.WithUser(t, cfg.URL, postgrestest.NewRole(t, db, "LOGIN"))
-	steps, err = provision.Teardown(t.Context(), ordinary, true)
+	steps, err = teardown.Run(t.Context(), ordinary, true)
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "drop slot", "a role with REPLICATION")
 	if len(steps) != 0 || strings.Contains(err.Error(), "is dropped") {
 		t.Errorf("done: %s, %v", describe(steps), err)

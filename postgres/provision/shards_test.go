@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight/preflighttest"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/teardown"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -123,7 +124,7 @@ func TestShards_HaveEachRowOnce(t *testing.T) {
 			if rows != 405 || len(seen) != 41 {
 				t.Errorf("%s: %d rows of %d keys, want 405 of 41", kind, rows, len(seen))
 			}
-			if _, err := provision.Teardown(t.Context(), cfg, true); err != nil {
+			if _, err := teardown.Run(t.Context(), cfg, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -224,7 +225,7 @@ func TestSetup_OfShards(t *testing.T) {
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonShards, "--reshard-from 4")
 		preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.shards", advice.Fail, "postgres.shards is 2")
 
-		steps, err := provision.Teardown(t.Context(), cfg, true)
+		steps, err := teardown.Run(t.Context(), cfg, true)
 		if err != nil || len(steps) != 8 || !steps[3].Exists || steps[3].Object != "slot" || !steps[7].Exists {
 			t.Errorf("%+v, %v", steps, err)
 		}

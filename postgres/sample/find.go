@@ -2,7 +2,6 @@ package sample
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Finder looks for rows by the value of a column, all over one connection, which it makes
@@ -130,16 +128,12 @@ func (f *Finder) FindRows(ctx context.Context, table int, column, value string, 
 
 // refused explains why the rows of a table cannot be read.
 func (f *Finder) refused(op string, name wal.Table, err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.File == "rls.c" {
+	if catalog.UnderPolicy(err) {
 		role := "the role that connects"
 		if row, err := f.s.q.One("SELECT current_user"); err == nil {
 			role = fmt.Sprintf("role %q", row.Text(0))
 		}
-		return &fault.Error{
-			Kind: fault.KindRefused, Reason: fault.ReasonPermission, Op: op,
-			Err:  fmt.Errorf("row-level security of table %s applies to %s, and may hide the row", name, role),
-			Hint: "connect as a role with BYPASSRLS, or as the table's owner unless its policies are forced",
-		}
+		return catalog.PolicyError(op, name, role, "the row")
 	}
 	return postgres.PermissionHint(postgres.Classify(op, err), f.s.grant(name))
 }
