@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 )
@@ -68,7 +69,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 	}
 	defer holder.Close()
 	if b.Options.Yes {
-		if err := holder.Lock(ctx); err != nil {
+		if err := holder.Lock(ctx, b.Out.step); err != nil {
 			return said(err)
 		}
 	}
@@ -81,7 +82,9 @@ func (b *Backfill) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if step != progress.Finish && step != progress.Nothing {
+	if step == progress.Finish || step == progress.Nothing {
+		w.online = nil // no row is read any more, so none is divided
+	} else {
 		if err := w.constant(ctx); err != nil {
 			return said(err)
 		}
@@ -94,6 +97,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 		return said(err)
 	}
 	if err := b.act(ctx, w, state, step); err != nil || !others {
+		advise(err)
 		return said(err)
 	}
 	return state.RefuseOthers() // what was begun is complete, and not what was asked for
@@ -127,7 +131,7 @@ func said(err error) error {
 		return &advice.Usage{Err: sql}
 	}
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.KindRetry {
-		if _, blocked := errors.AsType[*relay.BlockedError](err); !blocked {
+		if _, blocked := errors.AsType[*relay.BlockedError](err); !blocked || slices.Contains(lostReasons, e.Reason) {
 			return fault.Refuse(err)
 		}
 	}
@@ -136,7 +140,21 @@ func said(err error) error {
 			return &advice.Refused{Err: err}
 		}
 	}
-	return err
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindRetry && e.Hint == "" {
+		e.Hint = "run the command again"
+	}
+	return broker.AdviseReachable(err)
+}
+
+// lostReasons are those of a slot or publication that no backfill can go on with.
+var lostReasons = []string{fault.ReasonSlotLost, fault.ReasonSlotMissing, fault.ReasonSlotUnusable, fault.ReasonSlotAhead, fault.ReasonPublicationMissing}
+
+// advise replaces what run would have to do next.
+func advise(err error) {
+	e, ok := errors.AsType[*fault.Error](err)
+	if ok && slices.Contains(lostReasons, e.Reason) {
+		e.Hint = "the backfill cannot go on: `cdc-relay backfill` with --restart and the flags that it began with sends all rows again"
+	}
 }
 
 // inspect finds out what is there, and which rows are meant. It touches nothing.
@@ -144,7 +162,7 @@ func (b *Backfill) inspect(ctx context.Context, w *work, indexes []int) (*progre
 	cfg, origin := b.Settings.Replication, w.holder.Origin()
 	s := &progress.State{
 		System: origin.SystemID, Timeline: origin.Timeline, Total: true,
-		Keeps: b.Settings.KeepsPositions(), Exactly: b.Settings.Guarantee == relay.ExactlyOnce,
+		Keeps: b.Settings.KeepsPositions(), Exactly: b.Settings.Guarantee == relay.ExactlyOnce, Online: b.Options.Online,
 	}
 	names := []string{cfg.BackfillSlot()}
 	for _, shard := range cfg.Shards() {
@@ -153,13 +171,18 @@ func (b *Backfill) inspect(ctx context.Context, w *work, indexes []int) (*progre
 	if err := postgres.CheckSlotName(names[0]); err != nil {
 		return nil, progress.Refuse(fmt.Errorf("until it is complete a backfill has a slot of its own: %w", err), "choose a shorter postgres.slot")
 	}
+	told := w.tellsOfSlot(ctx, names[0])
 	slots, err := handover.ReadSlots(ctx, w.holder, b.Options.Yes, names...)
+	told()
 	if err != nil {
 		return nil, err
 	}
 	for i, found := range slots {
 		slot := progress.Slot{Name: found.Name, Exists: found.Exists, Active: found.Active, Confirmed: found.Confirmed, Err: found.Err}
 		if i == 0 {
+			if e, ok := errors.AsType[*fault.Error](slot.Err); ok {
+				e.Hint = "" // of run: what a backfill does next follows from the state
+			}
 			s.Temporary = slot
 		} else {
 			s.Final = append(s.Final, slot)
@@ -175,6 +198,9 @@ func (b *Backfill) inspect(ctx context.Context, w *work, indexes []int) (*progre
 		t := &w.tables[i]
 		s.Tables = append(s.Tables, progress.TableProgress{Table: t.Name.String(), OID: t.OID, Where: t.Where, Order: t.Order.Names(), Shape: shape(t, &b.Settings)})
 		s.Total = s.Total && w.tables[i].Order.Total
+	}
+	if b.Options.Online || s.Known() && s.Progress.Online != nil && !b.Options.Restart {
+		return s, w.divide(ctx)
 	}
 	return s, nil
 }
@@ -201,6 +227,9 @@ func (b *Backfill) remembered(ctx context.Context, s *progress.State) error {
 	if value != nil {
 		if s.Progress, err = progress.Parse(value); err != nil {
 			return progress.Refuse(err, "run the version that wrote it")
+		}
+		if s.Progress.IsAnnounced() {
+			s.Progress, s.Begun = nil, true
 		}
 	}
 	for i := range s.Final {
@@ -238,7 +267,7 @@ func (b *Backfill) known(ctx context.Context, ledger *topics.Ledger, s *progress
 	for i, t := range s.Progress.Tables {
 		oids[i] = t.OID
 	}
-	slot.Ours, err = handover.WroteBefore(ctx, ledger, s.System, slot.Name, oids, s.Progress.Point)
+	slot.Ours, err = handover.WroteBefore(ctx, ledger, s.System, slot.Name, oids, s.Progress.Copied())
 	return err
 }
 
@@ -250,7 +279,7 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 	begun := s.Temporary.Exists || s.Progress != nil && !s.Progress.Finished
 	if begun && (!known || options.Restart) && !options.selects() {
 		return progress.Refuse(fmt.Errorf("a backfill of %s was interrupted, and nothing says for certain which rows it was about", postgres.SlotSubject(baseSlot(b.Settings.Replication))),
-			"say again which rows: --all, --unpublished or --where, with --table and --order if they were used")
+			"say again which rows: --all, --unpublished or --where, with --table, --order and --online if they were used")
 	}
 	for _, i := range indexes {
 		t, warnings, err := w.holder.Describe(ctx, i)

@@ -82,7 +82,7 @@ func (b *Beside) Run(ctx context.Context) error {
 func (w *work) besideAll(ctx context.Context) error {
 	r := w.replay
 	if r.Options.Yes {
-		if err := w.holder.Lock(ctx); err != nil {
+		if err := w.holder.Lock(ctx, w.Out.step); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (w *work) sendBeside(ctx context.Context) error {
 	}
 	r.run = w.progress.Run
 	w.track.Begin(w.progress.Place)
-	if err := w.relay(ctx); err != nil {
+	if err := w.watched(ctx, w.relay); err != nil {
 		if w.ledger != nil {
 			r.Out.warn("the same command goes on where it was")
 		}
@@ -333,7 +333,7 @@ const besideHint = "correct the row or the mapping, or use --set relay.on_reject
 // besideFlags names flags of an ordinary backfill that make no sense beside a relay.
 func besideFlags(o *Options) string {
 	var names []string
-	for name, given := range map[string]bool{"--all": o.All, "--unpublished": o.Unpublished, "--accept-wal": o.AcceptWAL} {
+	for name, given := range map[string]bool{"--all": o.All, "--unpublished": o.Unpublished, "--accept-wal": o.AcceptWAL, "--online": o.Online, "--rows-are-kept": o.RowsAreKept, "--buckets": o.Buckets != 0, "--accept-deletes": o.AcceptDeletes} {
 		if given {
 			names = append(names, name)
 		}

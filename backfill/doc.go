@@ -27,4 +27,22 @@
 // anew with another slot. Rows that committed after C and lie in that range are in the slot too.
 // With at-least-once they come twice, in order both times, as after a restart of the relay. With
 // exactly-once they are looked up in the slot first, and left to it (late).
+//
+// With Options.Online the rows are divided into buckets by their keys (package buckets), and the slot moves:
+//
+//  1. A snapshot is taken, and all rows of one bucket are sent from it. The slot is not read meanwhile.
+//  2. The slot is streamed to the end of the WAL. Rows of pending buckets are left out, and so are those that the
+//     snapshot of the last bucket has. What those before it have lies before the stream. Then the progress says up to
+//     where all is delivered, and the slot is moved there: a server that crashes may take it back, never further on.
+//  3. The next snapshot has every transaction of which rows were left out, or that committed before the slot. So such a
+//     row is read with its bucket, unless somebody deleted it or changed its key: that is what Options.RowsAreKept
+//     promises.
+//  4. A commit is in the WAL before a snapshot sees it, and two may be seen the other way round. So the snapshot is
+//     compared with the WAL around it, and taken again where it has a row of a key and lacks an earlier one. It is
+//     used when its WAL is flushed: a crash would give the ids of lost transactions to others.
+//  5. After the last bucket the slots are copied from where the slot stands (Progress.Copied), not from C.
+//
+// The progress names the last transactions that were streamed and seen. A call that finds the slot before them compares
+// its stream with them. A server with others has another history, in which the ids of the snapshot belong to other
+// transactions. On the same one the slot is moved to where all is delivered, so that nothing comes again.
 package backfill

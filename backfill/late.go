@@ -46,7 +46,10 @@ func (w *work) findLate(ctx context.Context) error {
 	}
 	defer reader.Close()
 	f := &finding{w: w, ctx: ctx, reader: reader, found: make(late), waiting: make([][]snapshot.Tuple, len(w.tables))}
-	for _, shard := range w.settings.Replication.Shards() {
+	for i, shard := range w.settings.Replication.Shards() {
+		if w.online != nil {
+			w.online.filter.Streamed = w.progress.Online.Shards[i]
+		}
 		if err := f.stream(shard, end); err != nil {
 			return err
 		}
@@ -77,6 +80,15 @@ func (f *finding) take(b *wal.Batch) error {
 		row := &b.Rows[i]
 		if row.Change != nil {
 			continue
+		}
+		if o := f.w.online; o != nil {
+			late, err := o.filter.Late(&o.taken, row)
+			if err != nil {
+				return err
+			}
+			if !late {
+				continue
+			}
 		}
 		for n := range f.w.tables {
 			if t := &f.w.tables[n]; t.OID == row.Relation.OID || t.Relation.Table == row.Relation.Table {

@@ -30,6 +30,11 @@ type Options struct {
 	Restart     bool // that what an earlier attempt sent is sent again
 	Yes         bool // do it
 
+	Online        bool // send one bucket of keys after the other, and stream from the slot in between
+	Buckets       int  // for Online: their number; zero: by the number of rows
+	RowsAreKept   bool // for Online: nobody deletes a row, or changes a key, before its bucket is sent
+	AcceptDeletes bool // for Online: that rows which were deleted since the last bucket may never be sent
+
 	// GoesOn: where it is known which rows an interrupted backfill began with, they are the ones that
 	// are meant, and not those that are chosen above. A cutover sets it, and Where, which nobody typed.
 	GoesOn bool
@@ -65,6 +70,12 @@ func (o *Options) check(settings *relay.Config) ([]int, error) {
 		return nil, usage("--max-rate %d is not allowed; allowed: rows a second, or 0 for no limit", o.MaxRate)
 	case strings.ContainsRune(o.Where, 0):
 		return nil, usage("--where has a zero byte")
+	case o.Online || o.Buckets != 0 || o.RowsAreKept || o.AcceptDeletes:
+		if err := o.checkOnline(settings); err != nil {
+			return nil, err
+		}
+	}
+	switch {
 	case len(tables) == 0:
 		return nil, usage("the configuration has no table: logical messages from before the slot cannot be read")
 	case settings.Replication.Shard.Divided() && settings.ParkKey:
@@ -166,7 +177,7 @@ func (o *Options) fits(s *snapshot.Selection, settings *relay.Config) error {
 	switch {
 	case settings.Guarantee == relay.ExactlyOnce && !s.Order.Total:
 		return progress.Refuse(fmt.Errorf("table %s has no unique key without NULLs, so that an interrupted backfill would send rows twice", s.Name),
-			"add one, or backfill with relay.guarantee: at_least_once")
+			"add one, or backfill with relay.guarantee: at_least_once (and --online with relay.detect_moved_slot: true)")
 	case settings.Guarantee == relay.ExactlyOnce && !s.Published(&s.Order):
 		return progress.Refuse(fmt.Errorf("the publication hides a column of the order of table %s (%s), by which an interrupted backfill would tell the slot's rows", s.Name, strings.Join(s.Order.Names(), ", ")),
 			"publish it, or name other columns with --order")

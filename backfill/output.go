@@ -22,7 +22,14 @@ type Line struct {
 	Rows    uint64      `json:"rows,omitempty"`
 	Of      int64       `json:"of,omitempty"`
 	Rate    float64     `json:"rows_per_second,omitempty"`
+	ETA     int64       `json:"eta_seconds,omitempty"` // for the rows of the tables, without streaming; zero: not known
 	WALHeld int64       `json:"wal_held_bytes,omitempty"`
+
+	// Of a backfill with --online: whether it sends a bucket, or streams after one, and which.
+	State    string `json:"state,omitempty"`  // sending, streaming
+	Bucket   int    `json:"bucket,omitempty"` // from 1 on
+	Buckets  int    `json:"buckets,omitempty"`
+	Streamed int    `json:"streamed_rows,omitempty"` // since the bucket
 }
 
 // TableLine is a table in a plan.
@@ -53,5 +60,10 @@ func (o *Output) say(l Line) {
 	}
 	_ = json.NewEncoder(to).Encode(l) // what nobody takes is nobody's loss
 }
+
+// Step says what is done, or waited for.
+func (o *Output) Step(text string) { o.step(text) }
+
+func (o *Output) step(text string) { o.say(Line{What: "step", Text: text}) }
 
 func (o *Output) warn(text string) { o.say(Line{What: "warning", Text: text}) }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -21,7 +23,7 @@ func (b *Backfill) plan(ctx context.Context, w *work, s *progress.State, step pr
 	for _, warning := range w.warnings {
 		b.Out.warn(warning)
 	}
-	lines := []string{b.planned(s, step)}
+	lines := []string{""}
 	line := Line{What: "plan", Step: string(step)}
 	if step == progress.Begin || step == progress.Anew || step == progress.Resume {
 		if err := w.count(ctx, s, step); err != nil {
@@ -35,33 +37,66 @@ func (b *Backfill) plan(ctx context.Context, w *work, s *progress.State, step pr
 		if err != nil {
 			return err
 		}
-		more, err := b.foretell(s, budget)
+		more, err := b.foretell(ctx, w, s, step, budget)
 		lines = append(lines, more...)
 		if err != nil {
+			lines[0] = b.planned(w, s, step)
 			line.Text = strings.Join(lines, "\n")
 			b.Out.say(line)
 			return err
 		}
 	}
-	if !b.Options.Yes && step != progress.Nothing {
-		lines = append(lines, "", "nothing was changed; repeat with --yes")
+	var refused error
+	if step != progress.Nothing {
+		if err := w.roomForSlots(ctx, s); err != nil {
+			if postgres.Reason(err) != fault.ReasonServerLimit {
+				return err
+			}
+			lines = append(lines, fmt.Sprintf("warning: %v", err))
+			refused = err
+		}
+		if !b.Options.Yes {
+			lines, refused = append(lines, "", "nothing was changed; repeat with --yes"), nil
+		}
 	}
+	lines[0] = b.planned(w, s, step)
 	line.Text = strings.Join(lines, "\n")
 	b.Out.say(line)
-	return nil
+	return refused
+}
+
+// roomForSlots refuses where the server has no room for the slots: that of the backfill is dropped when the others
+// are made.
+func (w *work) roomForSlots(ctx context.Context, s *progress.State) error {
+	names := []string{s.Temporary.Name}
+	for _, slot := range s.Final {
+		names = append(names, slot.Name)
+	}
+	return w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return provision.RoomForSlots(q, names...) })
 }
 
 // planned is what the step means.
-func (b *Backfill) planned(s *progress.State, step progress.Step) string {
+func (b *Backfill) planned(w *work, s *progress.State, step progress.Step) string {
 	final := postgres.SlotSubject(baseSlot(b.Settings.Replication))
 	if n := len(s.Final); n > 1 {
 		final = fmt.Sprintf("the slots of %d shards", n)
+	}
+	if w.online != nil && step != progress.Anew {
+		return w.online.planned(s, step, final)
 	}
 	switch step {
 	case progress.Begin:
 		return fmt.Sprintf("make slot %q, send the rows from before it, then copy it to %s", s.Temporary.Name, final)
 	case progress.Anew:
-		return fmt.Sprintf("an earlier attempt left slot %q, and its progress is unknown: drop and recreate the slot, send all rows, then create %s from it", s.Temporary.Name, final)
+		how := ""
+		if w.online != nil {
+			how = " in " + wording.Count(w.online.filter.Buckets, "bucket")
+		}
+		why := "its progress is unknown"
+		if p := s.Progress; p != nil && p.Rows > 0 {
+			why = fmt.Sprintf("it cannot be continued, or --restart asks for a new one: the %s that it sent will be repeated", wording.Count(p.Rows, "row"))
+		}
+		return fmt.Sprintf("an earlier attempt left slot %q, and %s: drop and recreate the slot, send all rows%s, then create %s from it", s.Temporary.Name, why, how, final)
 	case progress.Resume:
 		return fmt.Sprintf("go on with slot %q: %s sent so far; then make %s from it", s.Temporary.Name, wording.Count(s.Progress.Rows, "row"), final)
 	case progress.Finish:
@@ -106,7 +141,7 @@ func (w *work) count(ctx context.Context, s *progress.State, step progress.Step)
 	w.counts = make([]counted, len(w.tables))
 	for i := range w.tables {
 		var after, upTo snapshot.Tuple
-		if step == progress.Resume {
+		if step == progress.Resume && w.online == nil {
 			if i < s.Progress.Table {
 				w.counts[i].exact = true
 				continue
@@ -182,7 +217,13 @@ func walWritten(ctx context.Context, holder *snapshot.Holder) (limit, written in
 }
 
 // foretell estimates how long it takes, and refuses a slot that would not last.
-func (b *Backfill) foretell(s *progress.State, budget progress.Budget) ([]string, error) {
+func (b *Backfill) foretell(ctx context.Context, w *work, s *progress.State, step progress.Step, budget progress.Budget) ([]string, error) {
+	if w.online != nil {
+		if err := w.chooseBuckets(s, step); err != nil {
+			return nil, err
+		}
+		return w.foretellOnline(ctx, s, step, budget)
+	}
 	lines := []string{fmt.Sprintf("takes about %s at %.0f rows a second; meanwhile the slot holds back the WAL, and the snapshot holds back vacuum", progress.Shown(budget.Takes()), budget.Rate)}
 	if !s.Keeps {
 		lines = append(lines, "the configuration keeps no positions in Kafka (relay.detect_moved_slot): an interrupted backfill starts from the beginning")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/checkpoint/stored"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -79,7 +80,11 @@ func TestBackfill_ForgetsTheProgressOfASlotThatIsGoneBeforeItMakesAnother(t *tes
 	}
 	defer ledger.Close()
 	system := harness.Query[string](t, s.db, "SELECT system_identifier::text FROM pg_control_system()")
-	if value, err := ledger.Committed(t.Context(), stored.BackfillKey(system, s.slot)); err != nil || value != nil {
+	value, err := ledger.Committed(t.Context(), stored.BackfillKey(system, s.slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := progress.Parse(value); err != nil || !p.IsAnnounced() {
 		t.Errorf("%s, %v", value, err)
 	}
 	s.must(t, all)

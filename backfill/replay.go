@@ -100,7 +100,7 @@ func (r *replay) read(ctx context.Context, settings relay.Config, command string
 func (w *work) replayAll(ctx context.Context) error {
 	r := w.replay
 	if r.Options.Yes {
-		if err := w.holder.Lock(ctx); err != nil {
+		if err := w.holder.Lock(ctx, w.Out.step); err != nil {
 			return err
 		}
 	}
@@ -201,7 +201,7 @@ func (w *work) sendAgain(ctx context.Context) error {
 	} else if err := w.beginReplay(ctx, origin, slot); err != nil {
 		return err
 	}
-	err = w.relay(ctx)
+	err = w.watched(ctx, w.relay)
 	if err != nil {
 		if lost := context.Cause(ctx); lost != nil && !errors.Is(lost, context.Canceled) {
 			err = lost

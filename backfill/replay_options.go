@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/backfill/buckets"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
@@ -100,13 +101,7 @@ func keyFactsOf(explained *router.Explanation, t *snapshot.Table) keyFacts {
 }
 
 // keySQL is the text of a row's key; NULL: it has none.
-func (f *keyFacts) keySQL() string {
-	key := wal.QuoteIdentifier(f.key) + "::text"
-	if f.fallback == "" {
-		return key
-	}
-	return "coalesce(nullif(" + key + ", ''), " + wal.QuoteIdentifier(f.fallback) + "::text)"
-}
+func (f *keyFacts) keySQL() string { return buckets.Key{Column: f.key, Fallback: f.fallback}.Text() }
 
 // choose decides which rows are meant. It reads none.
 func (r *replay) choose(ctx context.Context, w *work) (err error) {

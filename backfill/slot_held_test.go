@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestBackfill_WaitsUntilItsSlotIsFree(t *testing.T) {
 	cfg.Slot = cfg.BackfillSlot()
 	var holding sync.WaitGroup
 	defer holding.Wait()
-	hold := func() {
+	hold := func(lasts time.Duration) {
 		var held *replication.Stream
 		err := handover.WhenFree(t.Context(), func() (err error) {
 			held, err = replication.Open(t.Context(), cfg, replication.Options{}, zerolog.Nop())
@@ -35,19 +36,23 @@ func TestBackfill_WaitsUntilItsSlotIsFree(t *testing.T) {
 		}
 		holding.Go(func() {
 			start := held.StartLSN()
-			time.AfterFunc(500*time.Millisecond, held.Abort)
+			time.AfterFunc(lasts, held.Abort)
 			_ = held.Run(t.Context(), make(chan *wal.Batch), func() wal.LSN { return start })
 			_ = held.Close(t.Context(), start)
 		})
 	}
 	s.endedAt(t, byID, "slot_made")
-	hold()
-	_, err := s.attempt(t.Context(), byID, func(step string) {
+	hold(3 * time.Second)
+	pid := harness.Query[string](t, s.db, "SELECT active_pid::text FROM pg_replication_slots WHERE slot_name = $1", s.slot+"_backfill")
+	text, err := s.attempt(t.Context(), byID, func(step string) {
 		if step == "copied" {
-			hold()
+			hold(500 * time.Millisecond)
 		}
 	})
 	if err != nil {
 		t.Error(err)
+	}
+	if says := `which uses slot "` + s.slot + `_backfill": pid ` + pid + "\n"; strings.Count(text, says) != 1 {
+		t.Errorf("it does not say once %q:\n%s", says, text)
 	}
 }

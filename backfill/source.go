@@ -256,7 +256,13 @@ func (p *packet) add(columns, order [][]byte) error {
 	}
 	p.batch.Bytes += p.slab.Claim(data, values) + wal.TxnSize
 	txn := p.slab.Stamp(wal.Txn{Commit: wal.LSN(number), End: progress.Position(number), Time: w.progress.Started})
-	p.slab.Add(wal.Row{Txn: txn, LSN: wal.LSN(number), Ordinal: p.r.since + number, Relation: p.table.Relation, Values: values})
+	row := p.slab.Add(wal.Row{Txn: txn, LSN: wal.LSN(number), Ordinal: p.r.since + number, Relation: p.table.Relation, Values: values})
+	if w.online != nil {
+		if err := w.online.check(row, p.table, order); err != nil {
+			w.fail(err)
+			return err
+		}
+	}
 	p.spot.Add(order)
 	p.batch.Received += size
 	w.read.Store(number)

@@ -36,10 +36,11 @@ func (w *work) stamp(records []record.Record) {
 
 // placeBeforeSlot puts where the slot begins into the position headers, instead of the row's
 // number. So every old row lies before the stream's rows, and one that a later call reads never
-// before what an earlier call sent.
+// before what an earlier call sent. Online that is where the stream begins that comes after the bucket.
 func (w *work) placeBeforeSlot(records []record.Record) {
+	at := w.progress.Copied()
 	for i := range records {
-		record.PlaceAt(&records[i], w.progress.Point)
+		record.PlaceAt(&records[i], at)
 	}
 }
 

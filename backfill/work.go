@@ -26,7 +26,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 )
 
@@ -44,21 +43,27 @@ type work struct {
 	warnings []string
 
 	replay   *replay            // nil: rows from before a slot
-	progress *progress.Progress // as the backfill began, but for Place
-	resumed  bool
+	online   *online            // nil: the rows of one snapshot, before anything is streamed
+	progress *progress.Progress // as the backfill began, but for Place; online, as the bucket at work began. Run's goroutine replaces it, never while a relay is at work
+	resumed  bool               // rows before the place of track are acknowledged: it is read on from there, to TableProgress.Last. Online, in the bucket at work
 	skip     struct {
 		late    late  // rows that the slot has too
 		present late  // rows that are in the topics already: see findPresent
 		n       int64 // of these
 	}
 
-	track   progress.Track
-	since   uint64        // see reading
-	read    atomic.Uint64 // number of the last row that was read
-	paced   progress.Pacer
-	letters int64 // rows in dead letters, once the relay has ended
-	failure atomic.Pointer[error]
-	end     struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
+	track  progress.Track
+	since  uint64        // see reading
+	read   atomic.Uint64 // number of the last row that was read
+	paced  progress.Pacer
+	relays struct {
+		current atomic.Pointer[relay.Relay] // the one at work
+		letters int64                       // rows in dead letters, of those that have ended
+	}
+	end struct {
+		complete, failed func() // end the relay: all rows are acknowledged; or failure is set
+		failure          atomic.Pointer[error]
+	}
 }
 
 // act does a step, and those that follow from it.
@@ -105,6 +110,9 @@ func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) 
 	if err != nil {
 		return err
 	}
+	if w.online != nil {
+		return w.watched(ctx, w.sendBuckets)
+	}
 	if w.resumed && s.Exactly {
 		if err := w.findLate(ctx); err != nil {
 			return err
@@ -115,6 +123,11 @@ func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) 
 			return err
 		}
 	}
+	return w.watched(ctx, func(ctx context.Context) error { return w.occupied(ctx, w.relay) })
+}
+
+// occupied does something while the backfill's slot is in use.
+func (w *work) occupied(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	held := make(chan struct{})
@@ -122,8 +135,8 @@ func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) 
 		defer close(held)
 		handover.Occupy(ctx, w.temporary(w.settings.Replication.OfShard(0)), w.log)
 	}()
-	defer func() { cancel(); <-held }() // or the slot could not be copied
-	return w.relay(ctx)
+	defer func() { cancel(); <-held }() // or the slot could not be copied, or streamed from
+	return do(ctx)
 }
 
 // drop drops the backfill's slot.
@@ -141,14 +154,22 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 		}
 		begun[i].Published = as
 	}
-	if s.Progress != nil && w.ledger != nil {
-		// Before the slot is made: on a disk that was put back it may begin where the former one did, and this
-		// progress would count as its own.
-		if err := w.ledger.Write(ctx, w.key(s.Progress), nil); err != nil {
+	// Before the slot is made: on a disk that was put back it may begin where the former one did, and the progress of
+	// that would count as its own.
+	run := rand.Text()
+	if err := w.writeProgress(ctx, s.Announced(baseSlot(w.settings.Replication), run, w.settings.Version, time.Now())); err != nil {
+		return err
+	}
+	var began *progress.Online
+	if w.online != nil {
+		var err error
+		if began, err = w.beginOnline(ctx, s); err != nil {
 			return err
 		}
 	}
+	told := w.tellsOfWaiting()
 	exported, err := provision.ExportSlot(ctx, w.settings.Replication, s.Temporary.Name, provision.DefaultSlotTimeout)
+	told()
 	if err != nil {
 		return err
 	}
@@ -161,7 +182,12 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 	w.OnStep("snapshot_taken")
 	w.progress = &progress.Progress{
 		System: s.System, Timeline: s.Timeline, Slot: baseSlot(w.settings.Replication), Point: exported.Point, Snapshot: shown,
-		Run: rand.Text(), Started: time.Now(), Relay: w.settings.Version,
+		Run: run, Started: time.Now(), Relay: w.settings.Version,
+	}
+	if w.online != nil {
+		if err := w.firstBucket(ctx, began); err != nil {
+			return err
+		}
 	}
 	reader, err := w.holder.Reader(ctx)
 	if err != nil {
@@ -192,6 +218,11 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 		return err
 	}
 	p := *s.Progress
+	if w.online != nil {
+		if err := w.refuseOtherServer(ctx, &p); err != nil {
+			return err
+		}
+	}
 	if s.Exactly {
 		settled, err := w.fenceWriters(ctx, &p)
 		if err != nil {
@@ -201,6 +232,9 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 	}
 	w.progress, w.resumed = &p, true
 	w.track.Begin(p.Place)
+	if w.online != nil {
+		return w.resumeOnline(ctx)
+	}
 	if _, err := w.holder.Begin(ctx, "", w.locked()...); err != nil {
 		return err
 	}
@@ -210,9 +244,38 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 
 // awaitWriters waits until what was in the WAL at the call is visible to the next snapshot of SQL.
 func (w *work) awaitWriters(ctx context.Context) error {
+	defer w.tellsOfWaiting()()
 	return w.holder.Ask(ctx, func(q postgres.Querier, _ int) error {
 		return catalog.AwaitOpen(q, provision.DefaultSlotTimeout)
 	})
+}
+
+// tellsOfWaiting says after a while that transactions are waited for, unless what it returns is called before.
+func (w *work) tellsOfWaiting() (ended func()) {
+	timer := time.AfterFunc(2*time.Second, func() {
+		w.Out.say(Line{What: "step", Text: fmt.Sprintf("waiting for the transactions that are open, for each up to %s", provision.DefaultSlotTimeout)})
+	})
+	return func() { timer.Stop() }
+}
+
+// tellsOfSlot says after a while whose connection still uses a slot, unless what it returns is called before.
+func (w *work) tellsOfSlot(ctx context.Context, name string) (ended func()) {
+	done := make(chan struct{})
+	timer := time.AfterFunc(2*time.Second, func() {
+		defer close(done)
+		_ = w.holder.Ask(ctx, func(q postgres.Querier, version int) error {
+			slots, err := provision.ReadSlots(q, version, name)
+			if err == nil && slots[0].Active {
+				w.Out.step(fmt.Sprintf("waiting until the server ends the connection of an earlier call, which uses %s: pid %d", postgres.SlotSubject(name), slots[0].ActivePID))
+			}
+			return err // which whoever waits for the slot sees, too
+		})
+	})
+	return func() {
+		if !timer.Stop() {
+			<-done
+		}
+	}
 }
 
 // fenceWriters shuts out whoever may still write for the backfill, and reads what was committed.
@@ -253,57 +316,82 @@ func (w *work) temporary(shard postgres.Config) postgres.Config {
 	return shard
 }
 
-// relay runs a relay over the rows until all are acknowledged.
-func (w *work) relay(ctx context.Context) error {
+// relaySettings are those of a relay that is at work before there is a configured slot.
+func (w *work) relaySettings() relay.Config {
 	cfg := w.settings
 	cfg.Replication.Slot, cfg.Replication.Shard, cfg.Replication.Messages = w.progress.Slot, postgres.Shard{}, nil
 	cfg.OnBlocked, cfg.AlreadySent, cfg.DetectMovedSlot = relay.ExitWhenBlocked, nil, false
 	if cfg.OnReject == relay.DeadLetterOnReject {
 		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
 	}
+	return cfg
+}
+
+// parts are a relay's, but for its source.
+func (w *work) parts(cfg relay.Config, log zerolog.Logger, idempotently func(*kafka.Sink) sink.Sink, inTransactions func(*kafkatx.Sink) sink.Sink) (relay.Parts, error) {
+	routes, err := router.New(cfg.Router)
+	if err != nil {
+		return relay.Parts{}, &relay.ConfigError{Err: err}
+	}
+	parts := relay.Parts{Router: routes, Sink: func() (sink.Sink, error) {
+		made, err := relay.OpenSink(cfg, relay.Events{}, log, nil)
+		if err != nil {
+			return nil, err
+		}
+		switch s := made.(type) {
+		case *kafkatx.Sink:
+			return inTransactions(s), nil
+		case *kafka.Sink:
+			return idempotently(s), nil
+		}
+		return nil, fmt.Errorf("a sink of type %T knows nothing of a backfill", made)
+	}}
+	if cfg.OnReject == relay.DeadLetterOnReject && cfg.ParkKey {
+		parts.Journal = topics.NewFollower(cfg.Kafka.Connection, cfg.DeadLetterTopic, log)
+	}
+	return parts, nil
+}
+
+// watched runs do with progress lines. fail ends it, and its error is then that of fail.
+func (w *work) watched(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w.end.failed = stop
+	reporting := make(chan struct{})
+	go func() { defer close(reporting); w.report(ctx) }()
+	defer func() { stop(); <-reporting }()
+	err := do(ctx)
+	if failed := w.end.failure.Load(); err != nil && failed != nil {
+		return *failed
+	}
+	return err
+}
+
+// relay runs a relay over the rows until all are acknowledged.
+func (w *work) relay(ctx context.Context) error {
+	cfg := w.relaySettings()
 	if w.replay != nil {
 		w.replay.configure(&cfg, w)
 	}
-	routes, err := router.New(cfg.Router)
+	parts, err := w.parts(cfg, zerolog.Nop(), func(s *kafka.Sink) sink.Sink { return &idempotent{s, w} }, func(s *kafkatx.Sink) sink.Sink { return &transactional{s, w} })
 	if err != nil {
-		return &relay.ConfigError{Err: err}
+		return err
 	}
-	parts := relay.Parts{
-		Router: routes,
-		Source: func(ctx context.Context) (relay.Source, error) { return w.open(ctx) },
-		Sink: func() (sink.Sink, error) {
-			made, err := relay.OpenSink(cfg, relay.Events{}, zerolog.Nop(), nil)
-			if err != nil {
-				return nil, err
-			}
-			switch s := made.(type) {
-			case *kafkatx.Sink:
-				return &transactional{s, w}, nil
-			case *kafka.Sink:
-				return &idempotent{s, w}, nil
-			}
-			return nil, fmt.Errorf("a sink of type %T knows nothing of a backfill", made)
-		},
-	}
-	if cfg.OnReject == relay.DeadLetterOnReject && cfg.ParkKey {
-		parts.Journal = topics.NewFollower(cfg.Kafka.Connection, cfg.DeadLetterTopic, zerolog.Nop())
-	}
+	parts.Source = func(ctx context.Context) (relay.Source, error) { return w.open(ctx) }
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	all := make(chan struct{})
-	w.end.failed, w.end.complete = stop, func() { close(all); stop() }
+	w.end.complete = func() { close(all); stop() }
 	w.paced = progress.NewPacer(w.Options.MaxRate)
 	var events relay.Events
 	if cfg.OnReject == relay.SkipOnReject {
 		events.RowRejected = w.noteSkipped
 	}
 	r := relay.New(cfg, parts, events, zerolog.Nop()) // its words are about a slot; report and atRow have ours
-	ended := make(chan struct{})
-	go func() { defer close(ended); w.report(running, r) }()
+	w.relays.current.Store(r)
 	err = r.Run(running)
-	stop()
-	<-ended
-	w.letters = r.Status().DeadLetters
+	w.relays.current.Store(nil)
+	w.relays.letters += r.Status().DeadLetters
 	select {
 	case <-all:
 	default:
@@ -318,9 +406,6 @@ func (w *work) relay(ctx context.Context) error {
 
 // unfinished is why not all rows are acknowledged.
 func (w *work) unfinished(ctx context.Context, err error) error {
-	if failed := w.failure.Load(); failed != nil {
-		return *failed
-	}
 	if blocked, ok := errors.AsType[*relay.BlockedError](err); ok {
 		return &relay.BlockedError{Reason: blocked.Reason, Err: w.atRow(blocked.Err)}
 	}
@@ -335,8 +420,10 @@ func (w *work) unfinished(ctx context.Context, err error) error {
 
 // fail ends the work.
 func (w *work) fail(err error) {
-	w.failure.CompareAndSwap(nil, &err)
-	w.end.failed()
+	w.end.failure.CompareAndSwap(nil, &err)
+	if w.end.failed != nil { // nothing runs yet
+		w.end.failed()
+	}
 }
 
 // holdPatience is how long the server may take to show that the snapshot is held. A question that is
@@ -350,7 +437,7 @@ func (w *work) holds() error {
 	if w.holder.Alive(asking) {
 		return nil
 	}
-	err := errors.New("the connection that held the snapshot was lost; run the command again: it continues with a new snapshot")
+	err := errors.New("the connection that holds the lock and the snapshot of the backfill was lost; run the command again, which continues")
 	w.fail(err)
 	return err
 }
@@ -421,7 +508,7 @@ func (w *work) write(ctx context.Context) {
 }
 
 // report shows how far it is, and ends the work when the slot is lost.
-func (w *work) report(ctx context.Context, r *relay.Relay) {
+func (w *work) report(ctx context.Context) {
 	tick := time.NewTicker(w.Every)
 	defer tick.Stop()
 	began, before := time.Now(), w.track.Now().Rows
@@ -458,9 +545,12 @@ func (w *work) report(ctx context.Context, r *relay.Relay) {
 		if w.holds() != nil { // a reader may go on for long with what it was sent before
 			return
 		}
-		sent := w.track.Now().Rows
-		w.Out.say(w.progressLine(sent, float64(sent-before)/time.Since(began).Seconds(), seen, last))
+		w.Out.say(w.progressLine(pace{w.track.Now().Rows, before, time.Since(began)}, seen, last))
 		last = seen
+		r := w.relays.current.Load()
+		if r == nil {
+			continue
+		}
 		if st := r.Status(); st.State != status.Streaming && st.Message != "" && st.Message != said {
 			said = st.Message
 			w.Out.warn(said)
@@ -501,30 +591,4 @@ func (w *work) walHeld(ctx context.Context, beside *snapshot.Holder) (seen walSe
 		return nil
 	})
 	return seen, err
-}
-
-func (w *work) progressLine(sent uint64, rate float64, seen, last walSeen) Line {
-	var total int64
-	for _, n := range w.counts {
-		total += n.rows
-	}
-	if w.resumed {
-		total += int64(w.progress.Rows)
-	}
-	text := fmt.Sprintf("%s of %d · %.0f/s", wording.Count(sent, "row"), max(total, int64(sent)), rate)
-	if left := total - int64(sent); rate > 0 && left > 0 {
-		text += " · ETA " + progress.Shown(progress.Seconds(float64(left)/rate))
-	}
-	text += " · WAL held " + progress.Size(float64(seen.held))
-	line := Line{What: "progress", Rows: sent, Of: total, Rate: rate, WALHeld: seen.held}
-	if seen.free >= 0 && !last.at.IsZero() {
-		if lasts, ends := (progress.Budget{Limit: seen.free, WAL: float64(seen.held-last.held) / seen.at.Sub(last.at).Seconds()}).Lasts(); ends {
-			text += ", lasts " + progress.Shown(lasts)
-		}
-		if seen.free < seen.limit/4 {
-			line.What, text = "warning", text+": less than a quarter of max_slot_wal_keep_size is left"
-		}
-	}
-	line.Text = text
-	return line
 }

@@ -131,7 +131,7 @@ func (c *Cutover) Run(ctx context.Context) error {
 	}
 	defer holder.Close()
 	if c.Options.Yes && c.Options.Mode != Stopped { // there the backfill does
-		if err := holder.Lock(ctx); err != nil {
+		if err := holder.Lock(ctx, c.Out.Step); err != nil {
 			return backfill.Said(err)
 		}
 	}

@@ -80,7 +80,7 @@ func (s *state) decide() (step, error) {
 	made, t := s.finals(), &s.temporary
 	switch {
 	case s.backfill:
-		return "", progress.Refuse(errors.New("a backfill of this slot is under way or was interrupted"), "let `cdc-relay backfill --yes` complete it, or drop its slot")
+		return "", progress.Refuse(errors.New("a backfill of this slot is under way or was interrupted"), "let `cdc-relay backfill --yes` complete it, or drop its slot with `cdc-relay teardown --yes`")
 	case t.Exists && t.Active:
 		return "", progress.Refuse(fmt.Errorf("somebody streams from %s", postgres.SlotSubject(t.Name)), "another cutover is under way: wait until it has ended")
 	case cut != nil && cut.Off:

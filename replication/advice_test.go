@@ -55,7 +55,7 @@ func TestMessagesPointToWhatTheRunbookHas(t *testing.T) {
 			t.Errorf("%s points to the documentation in a form that this test does not read", s.from)
 		}
 	}
-	for _, from := range []string{"HintRecreate", "../backfill/progress/decide.go", "../check/relay.go", "../postgres/catalog/slot.go", "../postgres/preflight/table.go"} {
+	for _, from := range []string{"HintRecreate", "../check/relay.go", "../postgres/catalog/slot.go", "../postgres/preflight/table.go"} {
 		if pointing[from] == 0 {
 			t.Errorf("no pointer was found in %s", from)
 		}

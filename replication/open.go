@@ -44,8 +44,10 @@ func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.
 	if err != nil {
 		return nil, postgres.Classify("take over connection", err)
 	}
-	for _, warning := range known.Warnings {
-		logger.Warn().Msg(warning)
+	if !opt.Quiet {
+		for _, warning := range known.Warnings {
+			logger.Warn().Msg(warning)
+		}
 	}
 	s := newStream(cfg, opt, logger, hijacked.Conn, known)
 	s.process = int(hijacked.PID)

@@ -53,6 +53,9 @@ type Options struct {
 	// Run then returns nil, as when intake ends.
 	Until wal.LSN
 
+	// Quiet has Open log nothing of what is unusual about publication and tables, for a caller who has told it.
+	Quiet bool
+
 	pacing socket.Pacing // benchmarks set it
 }
 

@@ -200,6 +200,9 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 		if args[0] == "backfill" && !slices.Contains(args, "--late") { // for a slot that is not there
 			args = append(args, "--set", "postgres.slot="+harness.Unique(t, "docs"))
 		}
+		if slices.Contains(args, "--online") { // the page asks for kept positions
+			args = append(args, "--set", "relay.detect_moved_slot=true")
+		}
 		if args[0] == "cutover" { // for a table that has a publisher, and one slot for all commands
 			args = append(args, "--set", "postgres.slot="+polled, "--set", "postgres.publication="+polled, "--set", "outbox.table=public.polled")
 			if slices.Contains(args, "--stopped") { // its slot is its own

@@ -1,6 +1,7 @@
 package handover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type Copies struct {
 
 	Say, Warn func(text string)
 	OnStep    func(step string)
+
+	Changed []string // Make notes the tables whose publication was changed
 }
 
 // Slot is a configured slot, of one shard.
@@ -51,8 +54,9 @@ type Table struct {
 	OID     uint32
 	Unknown bool // it has rows from before Point of which nobody knows whether they are delivered
 
-	// As is what Published returned before Point; empty: nobody asked then.
-	As string
+	// As is what Published returned before Point; empty: nobody asked then. Until is the position up to which it was
+	// so, if a later call found another one.
+	As, Until string
 
 	published map[string]string // as catalog.PublishedAs has it
 	ended     uint64            // catalog.EndedBefore the source
@@ -107,9 +111,15 @@ func (h *Copies) lookUpPublications(q postgres.Querier, version int) error {
 			continue
 		}
 		t.Unknown = true
-		h.Warn(fmt.Sprintf("the publication of table %s was changed since %s: rows that were written while it did not have the table are in no stream; find them with `cdc-relay audit`, and send them with `cdc-relay replay`", t.Name, h.Point))
+		h.Changed = append(h.Changed, t.Name)
+		h.Warn(PublicationChanged(t.Name, cmp.Or(t.Until, h.Point.String())) + "; find them with `cdc-relay audit`, and send them with `cdc-relay replay`")
 	}
 	return nil
+}
+
+// PublicationChanged is said of a table whose publications are not as they were up to a position.
+func PublicationChanged(table, since string) string {
+	return fmt.Sprintf("the publication of table %s was changed since %s: rows that were written while it did not have the table are in no stream", table, since)
 }
 
 // Published tells how the publications have a table. What is returned differs after any change of

@@ -2,6 +2,8 @@ package progress
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -58,13 +60,26 @@ func Shown(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// Size is a number of bytes for people.
+// Size is a number of bytes for people: three digits, or all of a number that has no point.
 func Size(bytes float64) string {
-	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
-		if bytes < 1024 {
-			return fmt.Sprintf("%.3g %s", bytes, unit)
-		}
+	if bytes < 0 {
+		return "-" + Size(-bytes)
+	}
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	unit := 0
+	for ; unit < len(units)-1 && bytes >= 1023.5; unit++ { // which is shown as 1024
 		bytes /= 1024
 	}
-	return fmt.Sprintf("%.3g TiB", bytes)
+	decimals := 0
+	switch {
+	case bytes < 9.995:
+		decimals = 2
+	case bytes < 99.95:
+		decimals = 1
+	}
+	text := strconv.FormatFloat(bytes, 'f', decimals, 64)
+	if decimals > 0 {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text + " " + units[unit]
 }

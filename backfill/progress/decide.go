@@ -17,6 +17,7 @@ type State struct {
 
 	Progress *Progress // nil: none is kept, or there is none
 	Readable bool      // Progress was looked for
+	Begun    bool      // a call has announced that it makes the slot, and has sent nothing
 	Keeps    bool      // the configuration keeps positions, and with them the progress
 	Exactly  bool      // relay.guarantee is exactly_once
 
@@ -24,6 +25,7 @@ type State struct {
 	Timeline int32
 	Tables   []TableProgress // that are selected now
 	Total    bool            // the orders of all of them are
+	Online   bool            // the operator wants the rows sent bucket by bucket
 }
 
 // Slot is what State.Decide needs to know of a slot.
@@ -53,7 +55,7 @@ const (
 func (s *State) Decide(restart bool) (Step, error) {
 	made, ahead := s.finals()
 	p := s.Progress
-	finished := p != nil && p.Finished && p.System == s.System && (!s.Temporary.Exists || p.Point == s.Temporary.Confirmed)
+	finished := p != nil && p.Finished && p.System == s.System && (!s.Temporary.Exists || p.OfSlot(s.Temporary.Confirmed))
 	switch {
 	case !s.Temporary.Exists && made == len(s.Final):
 		if finished && s.complete() && s.sent() {
@@ -63,7 +65,7 @@ func (s *State) Decide(restart bool) (Step, error) {
 			return "", s.RefuseOthers()
 		}
 		return "", Refuse(fmt.Errorf("%s exists, so a relay may have sent newer rows, and older rows can no longer come before them", subject(s.Final[0].Name)),
-			"a backfill is for the first set-up, before a slot exists; to send single rows, "+"see "+wording.Docs+"operations.md#sending-rows-again")
+			"a backfill is for the first set-up, before a slot exists; to send rows beside the relay: `cdc-relay backfill --late`, with --where for these rows alone")
 	case made > 0 && (s.Keeps && !finished || ahead != nil):
 		if ahead == nil {
 			ahead = s.firstMade()
@@ -76,7 +78,12 @@ func (s *State) Decide(restart bool) (Step, error) {
 	case !s.Temporary.Exists:
 		return s.fresh(restart)
 	case s.Temporary.Active:
-		return "", Refuse(fmt.Errorf("somebody streams from %s", subject(s.Temporary.Name)), "another backfill is under way: wait until it has ended")
+		return "", Refuse(fmt.Errorf("somebody streams from %s", subject(s.Temporary.Name)), "another backfill is under way, or the server has not ended the connection of one that was killed: wait until it has ended")
+	case finished && made == 0 && s.Temporary.Err == nil && p.Behind(s.Temporary.Confirmed):
+		if restart {
+			return Anew, nil
+		}
+		return s.half() // which compares the history of the server, and moves the slot
 	case made == len(s.Final), s.Temporary.Err == nil && (finished || made > 0):
 		// A copy is made after the last acknowledgement. Once all are there the slot may be lost.
 		return Finish, nil
@@ -89,13 +96,17 @@ func (s *State) Decide(restart bool) (Step, error) {
 // finals counts the configured slots that exist, and finds one that is not where a copy of the
 // backfill's would begin and that nothing says is one.
 func (s *State) finals() (made int, foreign *Slot) {
+	begins := s.Temporary.Confirmed
+	if p := s.Progress; p != nil && p.Behind(begins) && p.OfSlot(begins) {
+		begins = p.Copied() // the server crashed after a copy was made
+	}
 	for i := range s.Final {
 		slot := &s.Final[i]
 		if !slot.Exists {
 			continue
 		}
 		made++
-		if s.Temporary.Exists && slot.Confirmed != s.Temporary.Confirmed && !slot.Ours {
+		if s.Temporary.Exists && slot.Confirmed != begins && !slot.Ours {
 			foreign = slot
 		}
 	}
@@ -115,7 +126,7 @@ func (s *State) firstMade() *Slot {
 func (s *State) fresh(restart bool) (Step, error) {
 	if p := s.Progress; p != nil && p.Rows > 0 && s.Exactly && !restart {
 		return "", Refuse(fmt.Errorf("an earlier backfill sent %s, and its slot is gone: starting from the beginning would send them twice", wording.Count(p.Rows, "row")),
-			"empty the topics, or accept the repetitions and use --restart")
+			"use --restart, which sends all rows again")
 	}
 	return Begin, nil
 }
@@ -128,7 +139,12 @@ func (s *State) half() (Step, error) {
 	switch {
 	case lost && s.Exactly && p != nil && p.Rows > 0:
 		return "", Refuse(fmt.Errorf("%w; it has sent %s", s.Temporary.Err, wording.Count(p.Rows, "row")), again)
-	case lost, p == nil, p.System != s.System, p.Point != s.Temporary.Confirmed:
+	case p != nil && p.Online != nil && p.Rows > 0 && p.System == s.System && s.Exactly && !p.OfSlot(s.Temporary.Confirmed):
+		return "", Refuse(fmt.Errorf("%s stands at %s, where the backfill that sent %s did not leave it", subject(s.Temporary.Name), s.Temporary.Confirmed, wording.Count(p.Rows, "row")), again)
+	case p == nil && s.Exactly && !s.Begun:
+		return "", Refuse(fmt.Errorf("there is no record of the backfill that made %s: the checkpoint topic was deleted or emptied, or the configuration names another one, and rows may be sent already", subject(s.Temporary.Name)),
+			"correct relay.checkpoint_topic, or "+again)
+	case lost, p == nil, p.System != s.System, !p.OfSlot(s.Temporary.Confirmed):
 		// Nothing says how far that attempt came. With exactly-once nothing was sent: rows and
 		// progress come together.
 		return Anew, nil //nolint:nilerr // a lost slot is replaced by a new one
@@ -137,7 +153,13 @@ func (s *State) half() (Step, error) {
 	case !s.sameShapes():
 		return "", Refuse(errors.New("the selected rows, their order, a table or its mapping differ from those that the backfill began with"),
 			"use the flags and the mapping that it began with, or "+again)
-	case !s.Total:
+	case s.Online && p.Online == nil:
+		return "", Refuse(errors.New("the backfill began without --online, and its slot holds what was written since"), "go on without it, or "+again)
+	case p.Online != nil && len(p.Online.Shards) != len(s.Final):
+		return "", Refuse(fmt.Errorf("the backfill began with postgres.shards: %d, and the configuration has %d", len(p.Online.Shards), len(s.Final)), "set it back, or "+again)
+	case p.Online != nil && p.Online.Exactly != s.Exactly:
+		return "", Refuse(fmt.Errorf("the backfill began with relay.guarantee: %s, and the configuration has the other one", map[bool]string{true: "exactly_once", false: "at_least_once"}[p.Online.Exactly]), "set it back, or "+again)
+	case !s.Total && p.Online == nil: // a bucket is read again
 		return Anew, nil
 	}
 	return Resume, nil
@@ -188,7 +210,7 @@ func (s *State) Known() bool {
 	case s.Progress == nil:
 		return false
 	case s.Temporary.Exists:
-		return s.Progress.Point == s.Temporary.Confirmed
+		return s.Progress.OfSlot(s.Temporary.Confirmed)
 	}
 	return s.complete()
 }

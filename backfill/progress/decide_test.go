@@ -22,30 +22,66 @@ func TestDecide_FollowsFromWhatIsThere(t *testing.T) {
 			change(s)
 		})
 	}
+	buckets := func(change func(*State)) State {
+		return half(func(s *State) {
+			s.Progress, s.Exactly, s.Final = online(), true, []Slot{{Name: "s1"}, {Name: "s2"}}
+			s.Temporary.Confirmed = 0x140
+			change(s)
+		})
+	}
+	bucketsDone := func(change func(*State)) State {
+		return buckets(func(s *State) {
+			s.Progress.Finished, s.Progress.Online.Next, s.Progress.Online.Reading, s.Temporary.Confirmed = true, 4, false, 0x160
+			change(s)
+		})
+	}
 	for name, tt := range map[string]struct {
 		state   State
 		restart bool
 		want    Step
 		says    string
 	}{
-		"nothing is there":             {State{Final: []Slot{{Name: "s"}}}, false, Begin, ""},
-		"a slot of setup's":            {State{Final: []Slot{{Name: "s", Exists: true}}}, false, "", "older rows can no longer"},
-		"interrupted":                  {half(func(*State) {}), false, Resume, ""},
-		"to be restarted":              {half(func(*State) {}), true, Anew, ""},
-		"no progress":                  {half(func(s *State) { s.Progress = nil }), false, Anew, ""},
-		"of another slot":              {half(func(s *State) { s.Progress.Point = 0x99 }), false, Anew, ""},
-		"of another server":            {half(func(s *State) { s.System = "8" }), false, Anew, ""},
-		"another timeline":             {half(func(s *State) { s.Timeline = 2 }), false, "", "timeline"},
-		"another mapping":              {half(func(s *State) { s.Tables[1].Shape = "h" }), false, "", "--restart"},
-		"fewer tables":                 {half(func(s *State) { s.Tables = s.Tables[:1] }), false, "", "--restart"},
-		"no order to resume by":        {half(func(s *State) { s.Total = false }), false, Anew, ""},
-		"in use":                       {half(func(s *State) { s.Temporary.Active = true }), false, "", "another backfill"},
-		"in use, and to be restarted":  {half(func(s *State) { s.Temporary.Active = true }), true, "", "another backfill"},
-		"lost":                         {half(func(s *State) { s.Temporary.Err = errors.New("it is lost") }), false, Anew, ""},
-		"lost, exactly once":           {half(func(s *State) { s.Temporary.Err, s.Exactly = errors.New("it is lost"), true }), false, "", "it is lost"},
-		"lost, exactly once, accepted": {half(func(s *State) { s.Temporary.Err, s.Exactly = errors.New("it is lost"), true }), true, Anew, ""},
-		"all sent":                     {half(func(s *State) { s.Progress.Finished = true }), false, Finish, ""},
-		"all sent, and it is lost":     {half(func(s *State) { s.Progress.Finished, s.Temporary.Err = true, errors.New("it is lost") }), false, Anew, ""},
+		"nothing is there":                            {State{Final: []Slot{{Name: "s"}}}, false, Begin, ""},
+		"a slot of setup's":                           {State{Final: []Slot{{Name: "s", Exists: true}}}, false, "", "older rows can no longer"},
+		"interrupted":                                 {half(func(*State) {}), false, Resume, ""},
+		"to be restarted":                             {half(func(*State) {}), true, Anew, ""},
+		"no progress":                                 {half(func(s *State) { s.Progress = nil }), false, Anew, ""},
+		"no record, exactly once":                     {half(func(s *State) { s.Progress, s.Exactly = nil, true }), false, "", "there is no record"},
+		"no record, exactly once, accepted":           {half(func(s *State) { s.Progress, s.Exactly = nil, true }), true, Anew, ""},
+		"announced, exactly once":                     {half(func(s *State) { s.Progress, s.Exactly, s.Begun = nil, true, true }), false, Anew, ""},
+		"of another slot":                             {half(func(s *State) { s.Progress.Point = 0x99 }), false, Anew, ""},
+		"of another server":                           {half(func(s *State) { s.System = "8" }), false, Anew, ""},
+		"another timeline":                            {half(func(s *State) { s.Timeline = 2 }), false, "", "timeline"},
+		"another mapping":                             {half(func(s *State) { s.Tables[1].Shape = "h" }), false, "", "--restart"},
+		"fewer tables":                                {half(func(s *State) { s.Tables = s.Tables[:1] }), false, "", "--restart"},
+		"no order to resume by":                       {half(func(s *State) { s.Total = false }), false, Anew, ""},
+		"in use":                                      {half(func(s *State) { s.Temporary.Active = true }), false, "", "another backfill"},
+		"in use, and to be restarted":                 {half(func(s *State) { s.Temporary.Active = true }), true, "", "another backfill"},
+		"lost":                                        {half(func(s *State) { s.Temporary.Err = errors.New("it is lost") }), false, Anew, ""},
+		"lost, exactly once":                          {half(func(s *State) { s.Temporary.Err, s.Exactly = errors.New("it is lost"), true }), false, "", "it is lost"},
+		"lost, exactly once, accepted":                {half(func(s *State) { s.Temporary.Err, s.Exactly = errors.New("it is lost"), true }), true, Anew, ""},
+		"all sent":                                    {half(func(s *State) { s.Progress.Finished = true }), false, Finish, ""},
+		"all sent, and it is lost":                    {half(func(s *State) { s.Progress.Finished, s.Temporary.Err = true, errors.New("it is lost") }), false, Anew, ""},
+		"online, interrupted":                         {buckets(func(*State) {}), false, Resume, ""},
+		"online, as it began":                         {buckets(func(s *State) { s.Online = true }), false, Resume, ""},
+		"online, and no unique order":                 {buckets(func(s *State) { s.Total = false }), false, Resume, ""},
+		"online, and the slot is another one":         {buckets(func(s *State) { s.Temporary.Confirmed = 0x161 }), false, "", "where the backfill that sent 5 rows did not leave it"},
+		"online, and the slot begins before":          {buckets(func(s *State) { s.Temporary.Confirmed = 0x99 }), false, "", "where the backfill that sent 5 rows did not leave it"},
+		"online, another slot, to be restarted":       {buckets(func(s *State) { s.Temporary.Confirmed = 0x161 }), true, Anew, ""},
+		"online, another slot, at least once":         {buckets(func(s *State) { s.Temporary.Confirmed, s.Exactly = 0x161, false }), false, Anew, ""},
+		"online, and another guarantee":               {buckets(func(s *State) { s.Exactly = false }), false, "", "began with relay.guarantee: exactly_once"},
+		"online, and another number of shards":        {buckets(func(s *State) { s.Final = s.Final[:1] }), false, "", "began with postgres.shards: 2"},
+		"begun without buckets":                       {half(func(s *State) { s.Online = true }), false, "", "began without --online"},
+		"online, all sent":                            {bucketsDone(func(*State) {}), false, Finish, ""},
+		"online, all sent, and a crash":               {bucketsDone(func(s *State) { s.Temporary.Confirmed = 0x150 }), false, Resume, ""},
+		"online, all sent, a crash, to be restarted":  {bucketsDone(func(s *State) { s.Temporary.Confirmed = 0x150 }), true, Anew, ""},
+		"online, all sent, a crash, another timeline": {bucketsDone(func(s *State) { s.Temporary.Confirmed, s.Timeline = 0x150, 2 }), false, "", "timeline"},
+		"online, copied, and a crash": {bucketsDone(func(s *State) {
+			s.Temporary.Confirmed, s.Final[0] = 0x150, Slot{Name: "s1", Exists: true, Confirmed: 0x160}
+		}), false, Finish, ""},
+		"online, and a slot that is no copy": {bucketsDone(func(s *State) {
+			s.Final[0] = Slot{Name: "s1", Exists: true, Confirmed: 0x155}
+		}), false, "", "there is no record that a complete backfill made it"},
 		"copied": {half(func(s *State) {
 			s.Progress.Finished, s.Final[0] = true, Slot{Name: "s", Exists: true, Confirmed: 0x100}
 		}), false, Finish, ""},

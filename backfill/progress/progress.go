@@ -9,8 +9,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// progressVersion is raised when an older program could misread a record.
-const progressVersion = 1
+// progressVersion is raised when an older program could misread a record. Such a program knows nothing of
+// buckets.
+const (
+	progressVersion = 1
+	bucketsVersion  = 2
+)
 
 // Tuple is the values of a row in the columns of an order; nil stands for NULL.
 type Tuple = []*string
@@ -30,16 +34,48 @@ type Progress struct {
 	System   string // system identifier of the cluster
 	Timeline int32
 	Began    wal.LSN // where the timeline begins: wal.Origin.Begin; zero: the first one, or not recorded
-	End      wal.LSN // of the WAL when the last call had its snapshot, of a backfill beside a relay and of a replay; zero: not recorded
+	End      wal.LSN // of the WAL when the last snapshot was taken, of an online backfill, of one beside a relay and of a replay; zero: not recorded
 	Slot     string  // the configured one, without the number of a shard
 	Point    wal.LSN // where the slot of the backfill begins
-	Snapshot string  // as the server shows it, for people
+	Snapshot string  // as the server shows it; online it decides which streamed rows the table has given, else it is for people
 	Run      string  // names the backfill: another one with the same slot has another
 	Tables   []TableProgress
 	Place
+	Online   *Online // nil: the rows of one snapshot are sent, and nothing is streamed before they are
 	Started  time.Time
 	Finished bool
 	Relay    string // version that wrote it
+}
+
+// Announced is the record that is written before the slot is made. A slot without any record is not new: somebody deleted
+// the topic, or emptied it.
+func (s *State) Announced(slot, run, relay string, now time.Time) *Progress {
+	return &Progress{System: s.System, Timeline: s.Timeline, Slot: slot, Run: run, Started: now, Relay: relay}
+}
+
+// IsAnnounced reports whether nothing was sent, because the slot was still to be made.
+func (p *Progress) IsAnnounced() bool { return p.Point == 0 }
+
+// OfSlot reports whether the progress is that of a slot which is confirmed up to there.
+func (p *Progress) OfSlot(confirmed wal.LSN) bool {
+	if p.Online == nil {
+		return p.Point == confirmed
+	}
+	return confirmed >= p.Point && confirmed <= p.Online.Until // a server that crashed may have an older one
+}
+
+// Copied is where the slots begin that are copied from the backfill's.
+func (p *Progress) Copied() wal.LSN {
+	if p.Online == nil {
+		return p.Point
+	}
+	return p.Online.Until
+}
+
+// Behind reports whether the slot of a finished online backfill stands before the end of what was streamed. Then its
+// server crashed, or is another one that may have other rows in between.
+func (p *Progress) Behind(confirmed wal.LSN) bool {
+	return p.Online != nil && p.Finished && confirmed < p.Online.Until
 }
 
 // TableProgress is what is read of one table.
@@ -52,6 +88,8 @@ type TableProgress struct {
 	Last  Tuple  // place of the last row of the first snapshot; nil: there was none
 
 	Published string // how the publications had the table before the slot: handover.Published; empty: nobody looked
+
+	PublishedUntil string // position up to which they had it so; empty: no call has found them changed
 }
 
 type wireTable struct {
@@ -63,6 +101,8 @@ type wireTable struct {
 	Last  Tuple    `json:"last,omitempty"`
 
 	Published string `json:"published_as,omitempty"`
+
+	PublishedUntil string `json:"published_until,omitempty"`
 }
 
 type wireProgress struct {
@@ -81,6 +121,7 @@ type wireProgress struct {
 	Rows     uint64      `json:"rows"`
 	Skipped  uint64      `json:"skipped,omitempty"`
 	First    string      `json:"first_skipped,omitempty"`
+	Online   *wireOnline `json:"online,omitempty"`
 	Started  string      `json:"started"`
 	Finished bool        `json:"finished"`
 	Relay    string      `json:"relay_version,omitempty"`
@@ -101,6 +142,10 @@ func (p *Progress) Encode() []byte {
 	for _, t := range p.Tables {
 		w.Tables = append(w.Tables, wireTable(t))
 	}
+	if o := p.Online; o != nil {
+		w.Version = bucketsVersion
+		w.Online = o.wire()
+	}
 	value, err := json.Marshal(w)
 	if err != nil {
 		//nolint:forbidigo // strings and numbers always encode
@@ -116,8 +161,11 @@ func Parse(value []byte) (*Progress, error) {
 	if err := json.Unmarshal(value, &w); err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
-	if w.Version != progressVersion {
-		return nil, fmt.Errorf("%s: the record has version %d, and this program knows version %d: run the version that wrote it, or a later one", op, w.Version, progressVersion)
+	switch {
+	case w.Version != progressVersion && w.Version != bucketsVersion:
+		return nil, fmt.Errorf("%s: the record has version %d, and this program knows versions up to %d: run the version that wrote it, or a later one", op, w.Version, bucketsVersion)
+	case (w.Version == bucketsVersion) != (w.Online != nil):
+		return nil, fmt.Errorf("%s: `online` is in records of version %d alone, and this one has version %d", op, bucketsVersion, w.Version)
 	}
 	p := &Progress{
 		System: w.System, Timeline: w.Timeline, Slot: w.Slot, Snapshot: w.Snapshot, Run: w.Run,
@@ -138,6 +186,11 @@ func Parse(value []byte) (*Progress, error) {
 			return nil, fmt.Errorf("%s: %s: %w", op, at.name, err)
 		}
 	}
+	if w.Online != nil {
+		if p.Online, err = w.Online.parse(); err != nil {
+			return nil, fmt.Errorf("%s: online: %w", op, err)
+		}
+	}
 	if p.Started, err = time.Parse(time.RFC3339Nano, w.Started); err != nil {
 		return nil, fmt.Errorf("%s: started: %w", op, err)
 	}
@@ -148,10 +201,12 @@ func Parse(value []byte) (*Progress, error) {
 		}
 	}
 	switch {
-	case p.System == "" || p.Slot == "" || p.Run == "" || p.Timeline < 1 || p.Point == 0 || len(p.Tables) == 0:
+	case p.System == "" || p.Slot == "" || p.Run == "" || p.Timeline < 1 || (p.Point == 0) != (len(p.Tables) == 0):
 		return nil, errors.New(op + ": system_id, slot, run, timeline, consistent_point or tables is missing")
 	case p.Table < 0 || p.Table > len(p.Tables):
 		return nil, fmt.Errorf("%s: it is at table %d of %d", op, p.Table, len(p.Tables))
+	case p.Online != nil && (p.Online.Until < p.Point || p.Finished && (p.Online.Next < p.Online.Buckets || p.Online.Reading)):
+		return nil, fmt.Errorf("%s: bucket %d of %d, until %s and finished %t make no sense", op, p.Online.Next, p.Online.Buckets, p.Online.Until, p.Finished)
 	case p.Done != nil && (p.Table == len(p.Tables) || len(p.Done) != len(p.Tables[p.Table].Order)):
 		return nil, errors.New(op + ": the place has other columns than the order")
 	}

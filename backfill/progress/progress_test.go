@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/backfill/buckets"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -22,11 +23,25 @@ func sample() *Progress {
 	}
 }
 
+// online is that of a backfill of four buckets, of which one is done.
+func online() *Progress {
+	p := sample()
+	p.End = 0x180
+	p.Online = &Online{
+		Buckets: 4, Next: 1, Reading: true, Deleted: 3, Counted: "17.5", Files: []string{"3:9"}, Exactly: true, Until: 0x160,
+		Shards: []buckets.Streamed{{Last: buckets.Txn{Commit: 0x150, XID: 7, Time: time.Unix(3, 4000).UTC()}, Seen: buckets.Txn{Commit: 0x170, XID: 8, Time: time.Unix(4, 0).UTC()}}, {}},
+	}
+	return p
+}
+
 func TestProgress_IsReadAsItWasWritten(t *testing.T) {
 	p := sample()
 	got, err := Parse(p.Encode())
 	if err != nil || !reflect.DeepEqual(got, p) {
 		t.Errorf("%+v, %v; want %+v", got, err, p)
+	}
+	if got, err := Parse(online().Encode()); err != nil || !reflect.DeepEqual(got, online()) {
+		t.Errorf("%+v, %v; want %+v", got, err, online())
 	}
 	finished := p.At(Place{Rows: 9, Table: 2})
 	finished.Finished, finished.Timeline, finished.Began, finished.End = true, 2, 0x80, 0x120
@@ -56,6 +71,29 @@ func TestProgress_RefusesWhatMakesNoSense(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	for name, change := range map[string]func(*Progress){
+		"no bucket":                      func(p *Progress) { p.Online.Buckets = 0 },
+		"a bucket that is none":          func(p *Progress) { p.Online.Next = 5 },
+		"reading behind all":             func(p *Progress) { p.Online.Next = 4 },
+		"no shard":                       func(p *Progress) { p.Online.Shards = nil },
+		"the last one is behind":         func(p *Progress) { p.Online.Shards[0].Last.Commit = 0x160 },
+		"what was seen is before":        func(p *Progress) { p.Online.Shards[0].Seen.Commit = 0x15f },
+		"a slot that is before it began": func(p *Progress) { p.Online.Until = 0x99 },
+		"finished in the middle":         func(p *Progress) { p.Finished = true },
+	} {
+		p := online()
+		change(p)
+		if got, err := Parse(p.Encode()); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for value, says := range map[string]string{
+		`{"v":3}`: "has version 3", `{"v":2}`: "`online` is in records of version 2", `{"v":1,"online":{}}`: "`online` is in records of version 2",
+	} {
+		if _, err := Parse([]byte(value)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", value, err, says)
+		}
+	}
 	for _, value := range []string{"", "{", `{"v":2}`, "null", "[]"} {
 		if _, err := Parse([]byte(value)); err == nil {
 			t.Errorf("%q is read", value)
@@ -65,6 +103,7 @@ func TestProgress_RefusesWhatMakesNoSense(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(sample().Encode())
+	f.Add(online().Encode())
 	f.Add([]byte(`{"v":1}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		p, err := Parse(value)

@@ -54,5 +54,8 @@ func LettersTopicSlot(system, key string) (slot string, ok bool) {
 // at its end. It must not end like a promise's key either.
 func BackfillKey(system, slot string) string { return "backfill of " + Key(system, slot) }
 
+// BackfillStreamKey is the key of the position of a backfill that streams before the slot is made, of one shard.
+func BackfillStreamKey(system, slot string) string { return "backfill stream of " + Key(system, slot) }
+
 // ReplayKey is the key under which one run of a replay keeps how far it came.
 func ReplayKey(run, system, slot string) string { return "replay " + run + " of " + Key(system, slot) }

@@ -13,6 +13,7 @@ func TestNames_StayAsTheyAre(t *testing.T) {
 		"which tables":          {StreamedKey("7301", "relay"), "tables streamed: 7301/relay"},
 		"the letters' topic":    {LettersTopicKey("7301", "relay"), "dead letters of 7301/relay"},
 		"a backfill's progress": {BackfillKey("7301", "relay"), "backfill of 7301/relay"},
+		"a backfill's stream":   {BackfillStreamKey("7301", "relay"), "backfill stream of 7301/relay"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%s is %q, want %q", name, tt.got, tt.want)

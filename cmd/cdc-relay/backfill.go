@@ -28,9 +28,12 @@ changes nothing.
 backfill uses a slot of its own, named like the configured slot with the suffix _backfill.
 While that slot exists, run and setup refuse to start. An interrupted backfill continues
 when it is called again in the same way. With exactly_once it repeats no row; with detect_moved_slot it
-repeats the rows of about one second; otherwise it starts from the beginning.
+repeats the rows of about one second (with --online: of the bucket at work, or of the stream
+since it); otherwise it starts from the beginning.
 
-While backfill runs, its slot holds back the WAL and its snapshot holds back vacuum.
+While backfill runs, its slot holds back the WAL and its snapshot holds back vacuum. With
+--online it sends one bucket of keys after the other and streams in between, so that it holds
+back little; nobody may delete a row, or change a key, before its bucket is sent.
 
 --late is for a slot that exists: it sends the rows of --where beside the relay, each
 marked with the header cdc-relay-backfill, and changes neither the slot nor the relay. The
@@ -101,5 +104,9 @@ func backfillFlags(cmd *cobra.Command, o *backfill.Options) {
 	f.IntVar(&o.MaxRate, "max-rate", 0, "maximum rows per second; 0: no limit")
 	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "start even if the slot may be lost before the end (max_slot_wal_keep_size)")
 	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start although no column gives the order of writing; with --late, also send after newer records of a key, or ahead of its dead letters that wait")
+	f.BoolVar(&o.Online, "online", false, "send one bucket of keys after the other and stream from the slot in between, so that it holds back little WAL; needs --all and --rows-are-kept")
+	f.BoolVar(&o.RowsAreKept, "rows-are-kept", false, "with --online: nobody deletes a row, or changes a key, before its bucket is sent; the server's count of deleted rows is watched")
+	f.IntVar(&o.Buckets, "buckets", 0, "with --online: the `number` of buckets, up to 256; 0: by the number of rows, at least 16")
+	f.BoolVar(&o.AcceptDeletes, "accept-deletes", false, "with --online: go on although rows were deleted since the last bucket; those of a later bucket are never sent")
 	f.BoolVar(&o.Restart, "restart", false, "start from the beginning if an interrupted backfill cannot continue; rows that it sent are repeated")
 }

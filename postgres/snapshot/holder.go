@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,12 +12,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/incomplete"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// lockClass is the first of the two numbers of the advisory lock: "cdcb" in ASCII. The second is
-// a hash of the slot's name.
-const lockClass = 0x63646362
 
 const applicationName = "cdc-relay backfill"
 
@@ -39,6 +36,10 @@ type Holder struct {
 	tables []*Table // that keep their files; set by Begin and LockTables
 
 	patience time.Duration // with a lock that another session holds
+	quiet    time.Duration // how long Lock waits before it says so
+
+	besideMu sync.Mutex
+	beside   *Holder // guarded by besideMu; nil: AskBeside was not called
 }
 
 // OpenToRead connects to the primary for somebody who needs no slot, and so no right to
@@ -49,7 +50,7 @@ func OpenToRead(ctx context.Context, cfg postgres.Config, command string) (*Hold
 	if err != nil {
 		return nil, err
 	}
-	h := &Holder{cfg: cfg, command: command, version: server.ServerVersion, q: q, patience: lockPatience}
+	h := &Holder{cfg: cfg, command: command, version: server.ServerVersion, q: q, patience: lockPatience, quiet: lockQuiet}
 	row, err := q.One(`SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
 		pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)`)
 	if err == nil {
@@ -75,7 +76,7 @@ func Open(ctx context.Context, cfg postgres.Config) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Holder{cfg: cfg, command: "backfill", version: server.ServerVersion, origin: origin, q: q, patience: lockPatience}, nil
+	return &Holder{cfg: cfg, command: "backfill", version: server.ServerVersion, origin: origin, q: q, patience: lockPatience, quiet: lockQuiet}, nil
 }
 
 // identify asks for the server's history, which takes a replication connection.
@@ -121,6 +122,9 @@ func (h *Holder) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	postgres.EndSession(h.q.Conn)
+	h.besideMu.Lock()
+	defer h.besideMu.Unlock()
+	h.beside.Close()
 }
 
 // Origin is where positions of the server mean something.
@@ -134,6 +138,36 @@ func (h *Holder) Ask(ctx context.Context, ask func(q postgres.Querier, version i
 	return ask(h.q, h.version)
 }
 
+// AskBeside runs something on a second connection, outside the snapshot, which the first call opens.
+func (h *Holder) AskBeside(ctx context.Context, ask func(q postgres.Querier, version int) error) error {
+	h.besideMu.Lock()
+	defer h.besideMu.Unlock()
+	if h.beside == nil {
+		beside, err := Open(ctx, h.cfg)
+		if err != nil {
+			return err
+		}
+		if err := h.SameServer(beside.Origin()); err != nil {
+			beside.Close()
+			return err
+		}
+		h.beside = beside
+	}
+	return h.beside.Ask(ctx, ask)
+}
+
+// SameServer refuses a connection that reached another server or timeline than the one with the snapshot.
+func (h *Holder) SameServer(reached wal.Origin) error {
+	if reached.Lineage() == h.origin.Lineage() {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "connect beside the snapshot",
+		Err:  fmt.Errorf("two connections reached two servers: system %s on timeline %d has the snapshot, and this is %s on %d", h.origin.SystemID, h.origin.Timeline, reached.SystemID, reached.Timeline),
+		Hint: "a failover may be under way: run the command again; if this stays, connect past the proxy or pooler in between",
+	}
+}
+
 // WALInserted is that of package postgres.
 func (h *Holder) WALInserted(ctx context.Context) (end wal.LSN, err error) {
 	err = h.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
@@ -143,14 +177,26 @@ func (h *Holder) WALInserted(ctx context.Context) (end wal.LSN, err error) {
 	return end, err
 }
 
+// ExplainMissing completes an error of a slot that is not there: a backfill that is to make it may be incomplete.
+func (h *Holder) ExplainMissing(ctx context.Context, err error) error {
+	explained := err
+	_ = h.Ask(ctx, func(q postgres.Querier, _ int) error { explained = catalog.SlotMissing(q, h.cfg, err); return nil }) // it always has an answer
+	return explained
+}
+
 // Lock keeps every other backfill with the slot away for as long as the connection lives. While
-// somebody else has it the error is of KindBusy.
-func (h *Holder) Lock(ctx context.Context) error {
-	began := time.Now()
+// somebody else has it the error is of KindBusy. After two seconds Lock calls waits once, with the reason.
+func (h *Holder) Lock(ctx context.Context, waits func(text string)) error {
+	began, told := time.Now(), false
 	for {
 		err := h.tryLock(ctx)
-		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.KindBusy || time.Since(began) > h.patience {
+		e, ok := errors.AsType[*fault.Error](err)
+		if !ok || e.Kind != fault.KindBusy || time.Since(began) > h.patience {
 			return err
+		}
+		if !told && time.Since(began) > h.quiet {
+			told = true
+			waits(fmt.Sprintf("waiting up to %s for the lock of %s: %v", h.patience, e.Subject, e.Err))
 		}
 		select {
 		case <-time.After(lockPoll):
@@ -164,29 +210,12 @@ func (h *Holder) Lock(ctx context.Context) error {
 // busy machine some seconds later.
 const (
 	lockPatience = 15 * time.Second
+	lockQuiet    = 2 * time.Second
 	lockPoll     = 100 * time.Millisecond
 )
 
 func (h *Holder) tryLock(ctx context.Context) error {
-	name := h.cfg.BackfillSlot()
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(name)) // it never fails
-	key := int32(hash.Sum32())
-	return h.Ask(ctx, func(q postgres.Querier, _ int) error {
-		row, err := q.One(fmt.Sprintf(`SELECT pg_catalog.pg_try_advisory_lock(%d, %d), coalesce((SELECT pg_catalog.string_agg(l.pid::text, ', ') FROM pg_catalog.pg_locks l
-			WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.objid = '%d'::oid
-				AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())), '')`, lockClass, key, lockClass, uint32(key)))
-		if err != nil {
-			return postgres.Classify("lock the backfill or cutover of "+postgres.SlotSubject(name), err)
-		}
-		if row.Bool(0) {
-			return nil
-		}
-		return &fault.Error{
-			Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "lock the backfill or cutover of", Subject: postgres.SlotSubject(name),
-			Err: fmt.Errorf("another session holds the lock: pid %s", row.Text(1)), Hint: "wait until it has ended",
-		}
-	})
+	return h.Ask(ctx, func(q postgres.Querier, _ int) error { return incomplete.Lock(q, h.cfg) })
 }
 
 // Begin takes the snapshot: the one that somebody exports, or without a name one of its own.
@@ -404,6 +433,9 @@ func (h *Holder) CheckSelection(ctx context.Context, s *Selection) error {
 	})
 }
 
+// undefinedObject is the SQLSTATE of a snapshot that nobody holds any more.
+const undefinedObject = "42704"
+
 // Reader opens a connection that has the snapshot.
 func (h *Holder) Reader(ctx context.Context) (*Reader, error) {
 	q, _, err := connect(ctx, h.cfg)
@@ -412,7 +444,11 @@ func (h *Holder) Reader(ctx context.Context) (*Reader, error) {
 	}
 	if err := q.Exec(begin(h.id)); err != nil {
 		postgres.CloseQuietly(q.Conn)
-		return nil, postgres.Classify("import the snapshot", err)
+		const op = "import the snapshot"
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedObject {
+			return nil, &fault.Error{Kind: fault.KindRetry, Op: op, Err: fmt.Errorf("the session that holds it has ended: %w", err), Hint: "run the command again"}
+		}
+		return nil, postgres.Classify(op, err)
 	}
 	if err := h.joinLocks(q); err != nil {
 		postgres.CloseQuietly(q.Conn)
@@ -455,10 +491,18 @@ func keepFiles(q postgres.Querier, tables []*Table) error {
 		if err := q.Exec("LOCK TABLE " + t.from + " IN ACCESS SHARE MODE"); err != nil {
 			return postgres.PermissionHint(postgres.Classify(op, err), "run what `cdc-relay sql --for "+t.command+"` prints")
 		}
-		row, err := q.One(fmt.Sprintf(`SELECT count(*) FROM pg_catalog.pg_class c WHERE (c.oid = %d OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%d)))
-			AND c.relkind = 'r' AND c.relfilenode IS DISTINCT FROM pg_catalog.pg_relation_filenode(c.oid)`, t.OID, t.OID))
+		row, err := q.One(fmt.Sprintf(`SELECT count(*), pg_catalog.to_regclass(%[2]s) IS DISTINCT FROM %[1]d::oid FROM pg_catalog.pg_class c
+			WHERE (c.oid = %[1]d OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d)))
+			AND c.relkind = 'r' AND c.relfilenode IS DISTINCT FROM pg_catalog.pg_relation_filenode(c.oid)`, t.OID, postgres.QuoteLiteral(t.Name.SQL())))
 		if err != nil {
 			return postgres.Classify(op, err)
+		}
+		if row.Text(1) == "t" {
+			return &fault.Error{
+				Kind: fault.KindRefused, Reason: fault.ReasonTableChanged, Op: "lock", Subject: "table " + t.Name.String(),
+				Err:  errors.New("it is another table than when the command began: that one was renamed or dropped"),
+				Hint: "give the tables their names back, and run the command again",
+			}
 		}
 		if row.Text(0) != "0" {
 			return &fault.Error{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -159,10 +160,14 @@ func classify(s *Selection, err error) error {
 	if err == nil {
 		return nil
 	}
+	op := "read rows of table " + s.Name.String()
+	if catalog.UnderPolicy(err) {
+		return catalog.PolicyError(op, s.Name, "the role that connects", "rows")
+	}
 	const insufficientPrivilege = "42501"
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code != insufficientPrivilege && len(pg.Code) == 5 &&
 		slices.Contains([]string{"0A", "21", "22", "25", "2F", "38", "39", "42", "P0"}, pg.Code[:2]) {
 		return &SQLError{s.Name, fmt.Errorf("the server refuses the condition or the order: %s (SQLSTATE %s)", fault.OneLine(pg.Message), pg.Code)}
 	}
-	return postgres.PermissionHint(postgres.Classify("read rows of table "+s.Name.String(), err), "run the output of `cdc-relay sql --for "+s.command+"`")
+	return postgres.PermissionHint(postgres.Classify(op, err), "run the output of `cdc-relay sql --for "+s.command+"`")
 }

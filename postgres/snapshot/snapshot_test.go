@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -234,7 +237,9 @@ func TestHolder_GivesOnWhatItImported(t *testing.T) {
 // One at a time, and the lock goes with the connection.
 func TestHolder_LocksOutAnother(t *testing.T) {
 	h, _ := holder(t, harness.Postgres(t))
-	if err := h.Lock(t.Context()); err != nil {
+	var said []string
+	say := func(text string) { said = append(said, text) }
+	if err := h.Lock(t.Context(), say); err != nil {
 		t.Fatal(err)
 	}
 	other, err := Open(t.Context(), h.cfg)
@@ -243,13 +248,20 @@ func TestHolder_LocksOutAnother(t *testing.T) {
 	}
 	defer other.Close()
 	other.patience = 0
-	if err := other.Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "another session holds the lock: pid ") {
+	if err := other.Lock(t.Context(), say); err == nil || !strings.Contains(err.Error(), "another session holds the lock: pid ") {
 		t.Errorf("the second: %v", err)
 	}
-	other.patience = time.Minute
+	if len(said) > 0 {
+		t.Errorf("it said %q, and waited for nobody", said)
+	}
+	other.patience, other.quiet = time.Minute, 100*time.Millisecond
+	process := strconv.FormatUint(uint64(h.q.Conn.PID()), 10)
 	time.AfterFunc(300*time.Millisecond, h.Close) // as a command that ends while the next one begins
-	if err := other.Lock(t.Context()); err != nil {
+	if err := other.Lock(t.Context(), say); err != nil {
 		t.Errorf("after the first has ended: %v", err)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "waiting up to 1m0s for the lock") || !strings.HasSuffix(said[0], "another session holds the lock: pid "+process) {
+		t.Errorf("it said %q", said)
 	}
 }
 
@@ -335,5 +347,26 @@ func TestRead_GoesOnBehindNULLsOfAConstraintThatIsNotValid(t *testing.T) {
 		if got, _ := read(t, h, s, at, places[len(places)-1]); !slices.Equal(got, all[i+1:]) {
 			t.Errorf("behind row %s of %v come %v", all[i], all, got)
 		}
+	}
+}
+
+// A policy would hide rows, and no grant changes that.
+func TestRead_RefusesToLookThroughAPolicy(t *testing.T) {
+	db := harness.Postgres(t)
+	db.Exec(t, `CREATE TABLE outbox (id int PRIMARY KEY); ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
+	cfg := postgrestest.AsReader(t, db, postgrestest.Config(t, db))
+	h, err := OpenToRead(t.Context(), cfg, "backfill")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	table, _, err := h.Describe(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = h.CheckSelection(t.Context(), &Selection{Table: table})
+	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "read rows of table public.outbox: row-level security of table public.outbox applies to the role that connects, and may hide rows", "BYPASSRLS")
+	if err != nil && strings.Contains(err.Error(), "sql --for") {
+		t.Errorf("it names grants, which do not help: %v", err)
 	}
 }

@@ -35,6 +35,12 @@ func WriteFirst(ctx context.Context, slots postgres.Config, cfg relay.Config, re
 			return ErrTaken
 		}
 	}
+	return WriteAs(ctx, cfg, stored.Key(rec.System, rec.Slot), rec)
+}
+
+// WriteAs writes the first position under a key, as the holder of the transactional id of the position's slot. If
+// there is one already the error is ErrTaken.
+func WriteAs(ctx context.Context, cfg relay.Config, key string, rec *stored.Position) error {
 	tx, err := kafkatx.New(kafkatx.Config{Config: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic}, zerolog.Nop())
 	if err != nil {
 		return err
@@ -46,7 +52,7 @@ func WriteFirst(ctx context.Context, slots postgres.Config, cfg relay.Config, re
 	}()
 	lost, done := make(chan error, 1), make(chan struct{})
 	value, err := tx.Open(ctx, sink.Holder{
-		ID: stored.TransactionalID(rec.System, rec.Slot), Key: stored.Key(rec.System, rec.Slot),
+		ID: stored.TransactionalID(rec.System, rec.Slot), Key: key,
 		Lost: func(err error) { lost <- err }, // called once at most
 	})
 	switch {

@@ -298,7 +298,7 @@ func (p *programme) oldRows(ctx context.Context) error {
 	n := uint64(0)
 	for _, version := range []string{"15", "18"} {
 		for _, guarantee := range []string{atLeastOnce, exactlyOnce} {
-			actions := append(row("backfill_steps", 2, time.Second, 0), row("cutover_steps", 1, time.Second, 0)...)
+			actions := slices.Concat(row("backfill_steps", 2, time.Second, 0), row("backfill_online_steps", 1, time.Second, 0), row("cutover_steps", 1, time.Second, 0))
 			for i := range actions {
 				actions[i].N = uint64(i)
 			}

@@ -30,11 +30,17 @@ var oldKinds = []*kind{
 		steps := backfillSteps(w.plan.ExactlyOnce)
 		return playOld(ctx, w, d, &oldTable{command: backfillCommand, kills: someSteps(steps, d.N, 3)})
 	}},
+	{name: "backfill_online_kill", about: "kill -9 of backfill --online at three named steps, called again until it is done", takes: onAllServers, run: func(ctx context.Context, w *world, d *Done) error {
+		return playOld(ctx, w, d, &oldTable{command: onlineCommand, kills: someSteps(onlineSteps(w.plan.ExactlyOnce), d.N, 3)})
+	}},
 	{name: "cutover_kill", about: "kill -9 of cutover at three named steps while a publisher polls, called again until it is done", takes: onAllServers, run: func(ctx context.Context, w *world, d *Done) error {
 		return playOld(ctx, w, d, &oldTable{command: cutoverCommand, polled: true, kills: someSteps(cutoverSteps, d.N, 3)})
 	}},
 	{name: "backfill_steps", about: "kill -9 of backfill at each named step", takes: onAllServers, special: true, run: func(ctx context.Context, w *world, d *Done) error {
 		return playOld(ctx, w, d, &oldTable{command: backfillCommand, kills: backfillSteps(w.plan.ExactlyOnce), strict: true})
+	}},
+	{name: "backfill_online_steps", about: "kill -9 of backfill --online at each named step", takes: onAllServers, special: true, run: func(ctx context.Context, w *world, d *Done) error {
+		return playOld(ctx, w, d, &oldTable{command: onlineCommand, kills: onlineSteps(w.plan.ExactlyOnce), strict: true})
 	}},
 	{name: "cutover_steps", about: "kill -9 of cutover at each named step", takes: onAllServers, special: true, run: func(ctx context.Context, w *world, d *Done) error {
 		return playOld(ctx, w, d, &oldTable{command: cutoverCommand, polled: true, kills: cutoverSteps, strict: true})
@@ -43,6 +49,7 @@ var oldKinds = []*kind{
 
 var (
 	backfillCommand = []string{"backfill", "--all", "--yes", "--max-rate", "3000"} // some transactions, where there are any
+	onlineCommand   = []string{"backfill", "--online", "--all", "--rows-are-kept", "--buckets", "4", "--yes", "--max-rate", "3000"}
 	cutoverCommand  = []string{"cutover", "--mark-new", "--settle", "1s", "--watch", "100ms", "--yes"}
 )
 
@@ -56,6 +63,17 @@ func backfillSteps(once bool) []string {
 		steps = append(steps, "before_produce:1", "in_promise:700", "old_done_written:1")
 	}
 	return append(steps, "old_sent:1", "old_finished:1", "old_copied:1", "old_written:1", "old_dropped:1")
+}
+
+// onlineSteps are those of backfill --online with four buckets, of which three are sent on the way.
+func onlineSteps(once bool) []string {
+	steps := []string{"old_slot_made:1", "old_snapshot_taken:1", "old_begun:1", "old_snapshot_taken:1", "old_page_read:1"}
+	if once {
+		steps = append(steps, "old_position_set:1", "before_end:1", "after_end:1")
+	} else {
+		steps = append(steps, "before_produce:1", "old_done_written:2")
+	}
+	return append(steps, "old_sent:1", "old_bucket_done:1", "old_caught_up:1", "old_bucket_done:1", "old_caught_up:2", "old_finished:1", "old_copied:1", "old_written:1", "old_dropped:1")
 }
 
 var cutoverSteps = []string{"old_slot_made:1", "old_trigger_made:1", "old_drained:1", "old_settled:1", "old_advanced:1", "old_copied:1", "old_written:1", "old_dropped:1"}
@@ -234,7 +252,7 @@ func (o *oldTable) connected(ctx context.Context, step func(*pgx.Conn) error) {
 
 // bring calls the command until it is done, and kills it at the next step each time.
 func (o *oldTable) bring(ctx context.Context, d *Done) (killed int, err error) {
-	next := 0
+	next, said := 0, ""
 	for call := 0; call < calls && ctx.Err() == nil; call++ {
 		var env []string
 		if next < len(o.kills) {
@@ -258,11 +276,12 @@ func (o *oldTable) bring(ctx context.Context, d *Done) (killed int, err error) {
 			o.w.problem("old rows: %s ended with %d: %s", o.command[0], code, out)
 			return killed, nil
 		default:
+			said = out
 			rest(ctx, 500*ms)
 		}
 	}
 	if ctx.Err() == nil {
-		o.w.problem("old rows: %s was not done after %d calls", o.command[0], calls)
+		o.w.problem("old rows: %s was not done after %d calls, of which the last one said: %s", o.command[0], calls, said)
 	}
 	return killed, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestJudgeOld_FindsWhatIsWrong(t *testing.T) {
 // A step that has no failpoint would never be come to.
 func TestOldSteps_HaveFailpoints(t *testing.T) {
 	steps := map[string]bool{}
-	for _, name := range []string{"slot_made", "snapshot_taken", "begun", "sent", "finished", "copied", "written", "dropped", "trigger_made", "drained", "settled", "advanced"} {
+	for _, name := range []string{"slot_made", "snapshot_taken", "begun", "sent", "finished", "copied", "written", "dropped", "bucket_done", "caught_up", "trigger_made", "drained", "settled", "advanced", "commit_awaited", "streamed"} {
 		steps["old_"+name] = true // of OnStep
 	}
 	for _, guarantee := range []string{atLeastOnce, exactlyOnce} {
@@ -60,7 +61,7 @@ func TestOldSteps_HaveFailpoints(t *testing.T) {
 				steps[fmt.Sprint(guarantee, f.name)] = true
 			}
 		}
-		for _, step := range append(backfillSteps(guarantee == exactlyOnce), cutoverSteps...) {
+		for _, step := range slices.Concat(backfillSteps(guarantee == exactlyOnce), onlineSteps(guarantee == exactlyOnce), cutoverSteps) {
 			name, _, _ := strings.Cut(step, ":")
 			if !steps[name] && !steps[guarantee+name] {
 				t.Errorf("%s: %s", guarantee, step)

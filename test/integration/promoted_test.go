@@ -278,7 +278,7 @@ func TestBackfill_PromotedStandbyHasItBeginAnew(t *testing.T) {
 		p.sends(t, first, 300)
 		// before anybody writes: a slot that confirms nothing does not get to a standby that is ahead of it
 		for attempt := 2; synced && !p.keeps(t, p.Slot+"_backfill"); attempt++ {
-			if attempt > 5 {
+			if attempt > 12 {
 				t.Fatalf("the standby took none of the slots: %s", p.next.Server.Log())
 			}
 			first.Terminate(t)
