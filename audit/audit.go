@@ -242,7 +242,7 @@ func (w *work) fence(ctx context.Context) error {
 	w.say("waiting until every slot has passed %s", fence)
 	slots, err := proof.New(cfg, nil).Await(ctx, surveyor, fence)
 	if err != nil {
-		return err
+		return w.holder.ExplainMissing(ctx, err)
 	}
 	return w.origins(ctx, cfg, here, slots)
 }
@@ -311,6 +311,9 @@ func (w *work) progress(stage string, done int64) {
 // conclude makes the result.
 func (w *work) conclude(ctx context.Context, counts match.Counts) error {
 	r := &w.result
+	if counts.Assumed > 0 {
+		r.Advice = append(r.Advice, "if several writers write rows of one key at a time, they may commit in another order than the rows have: repeat the audit with --concurrent-writers")
+	}
 	r.Rows, r.Proven, r.Extra, r.Resent, r.Late, r.DiskUsed = counts.Rows, counts.Proven, counts.Extra, counts.Resent, counts.Late, counts.DiskUsed
 	r.Verdicts = make(map[string]int64)
 	for v, n := range counts.By {

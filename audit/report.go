@@ -51,6 +51,7 @@ type Result struct {
 	Late     int64            `json:"late"`    // rows whose record was sent late or again: their order is not compared
 	Limits   []string         `json:"limits"`  // what could not be compared
 	Findings []Finding        `json:"findings"`
+	Advice   []string         `json:"advice,omitempty"`
 	DiskUsed int64            `json:"disk_used_bytes"`
 	Seconds  float64          `json:"seconds"`
 }
@@ -162,6 +163,9 @@ func (r *Result) text(once bool) string {
 			}
 			b.WriteString("  " + f.text() + "\n")
 		}
+	}
+	for _, advice := range r.Advice {
+		b.WriteString(advice + "\n")
 	}
 	b.WriteString(r.last() + "\n")
 	return b.String()

@@ -61,6 +61,7 @@ type Counts struct {
 	Records  int64 // with an event id
 	Proven   int64
 	By       map[Verdict]int64
+	Assumed  int64 // of OutOfOrder, those by the order of the rows: it is certain if writers of one key do not overlap
 	Extra    int64 // records of no row that was looked at
 	Resent   int64 // sent again on purpose, beside another one
 	Late     int64 // rows whose record was sent late or again: their order is not compared
@@ -441,6 +442,9 @@ func (m *Match) follows(at *group, s *seen) {
 	switch exact := s.lsn != 0 && before.lsn != 0; {
 	case exact || m.tables[s.Table].Ordered && s.Rank > before.Rank && s.XID != before.XID:
 		m.find(s, OutOfOrder, 0)
+		if !exact {
+			m.counts.Assumed++
+		}
 		if !s.faulty {
 			m.counts.Proven--
 		}

@@ -224,6 +224,9 @@ func (w *world) say() Counts {
 			}
 			if w.lsn || w.table.Ordered && worst.xid != p.xid {
 				c.By[OutOfOrder]++
+				if !w.lsn {
+					c.Assumed++
+				}
 				if !p.faulty {
 					c.Proven--
 				}
@@ -582,6 +585,44 @@ func TestMatch_TakesARowOfOneTimeForCompacted(t *testing.T) {
 		m.Close()
 		if err != nil || !maps.Equal(got.By, tt.want) {
 			t.Errorf("%s: %+v, %v; want %v", name, got.By, err, tt.want)
+		}
+	}
+}
+
+// Only an order that rests on the rows is assumed; one by positions is certain.
+func TestMatch_CountsWhatItAssumesOfTheOrder(t *testing.T) {
+	h := NewHasher()
+	for name, tt := range map[string]struct {
+		ordered       bool
+		lsn           []uint64 // of the records in theirs
+		wrong, assume int64
+	}{
+		"by the rows":   {ordered: true, wrong: 1, assume: 1},
+		"by positions":  {ordered: true, lsn: []uint64{20, 10}, wrong: 1},
+		"by one alone":  {ordered: true, lsn: []uint64{20, 0}, wrong: 1, assume: 1},
+		"not by either": {},
+	} {
+		m := New(Config{})
+		for i := range 2 {
+			id := fmt.Append(nil, i)
+			if err := m.Row(&Row{ID: h.ID(id), Content: h.Content([]byte("key"), id, nil), Number: uint64(i + 1), Rank: uint64(i + 1), XID: uint32(i + 1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for offset, i := range []int{1, 0} {
+			id := fmt.Append(nil, i)
+			r := Record{ID: h.ID(id), Content: h.Content([]byte("key"), id, nil), Offset: int64(offset)}
+			if tt.lsn != nil {
+				r.LSN = tt.lsn[offset]
+			}
+			if err := m.Record(&r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := m.Finish([]Table{{Ordered: tt.ordered}}, make([]Topic, 1), func(Finding) {})
+		m.Close()
+		if err != nil || got.By[OutOfOrder] != tt.wrong || got.Assumed != tt.assume {
+			t.Errorf("%s: %+v, %v; want %d, %d of them assumed", name, got, err, tt.wrong, tt.assume)
 		}
 	}
 }

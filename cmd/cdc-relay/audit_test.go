@@ -444,3 +444,33 @@ func TestAudit_ARewrittenTableIsNoEmptyOne(t *testing.T) {
 	(<-ended).want(t, exitFailed, "", "run the command again")
 	stop()
 }
+
+// A wrong order that rests on the rows' numbers names the flag for writers that overlap.
+func TestAudit_NamesTheFlagForConcurrentWriters(t *testing.T) {
+	t.Parallel()
+	a := newAudited(t, "18", keeping["detect_moved_slot"])
+	invoke(t, a.env, "setup").want(t, exitOK, "", "")
+	a.unseen(t, func() {
+		a.row(t, 1, "order", "k")
+		a.row(t, 2, "order", "k")
+	})
+	a.brokers.CreateTopic(t, "order-events", 1)
+	a.put(t, "order-events", 0, "2", "k", "2")
+	a.put(t, "order-events", 0, "1", "k", "1")
+	_, stop := a.start(t, nil)
+	defer stop()
+	invoke(t, a.env, "audit").want(t, exitBlocked, "if several writers write rows of one key at a time, they may commit in another order than the rows have: repeat the audit with --concurrent-writers\nproven 1 of 2\n", "the audit found 1 fault")
+	if got := invoke(t, a.env, "audit", "--concurrent-writers"); got.code != exitOK || strings.Contains(got.stdout, "several writers") {
+		t.Errorf("with the flag it ended with %d:\n%s\n%s", got.code, got.stdout, got.stderr)
+	}
+}
+
+// While the slot is still to be made by a backfill, that is what completes it.
+func TestAudit_NamesTheBackfillThatIsIncomplete(t *testing.T) {
+	t.Parallel()
+	a := newAudited(t, "18", keeping["detect_moved_slot"])
+	a.write(t, 1, 3)
+	invoke(t, a.env, "audit").want(t, exitRefused, "", "the slot does not exist; ")
+	a.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", a.slot+"_backfill")
+	invoke(t, a.env, "audit").want(t, exitRefused, "", fmt.Sprintf("slot %q: the slot does not exist: a backfill is under way or was interrupted (slot %q), and makes the slot when it is complete; let `cdc-relay backfill --yes` complete it", a.slot, a.slot+"_backfill"))
+}
