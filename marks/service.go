@@ -212,7 +212,7 @@ func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
 	}
 	t := &table{limits: s.limits(p), found: f, since: time.Now()}
 	ready := s.Prover(p.Table, f.Survey.OID, f.Identity, true, nil)
-	if err := ready.Ready(ctx, s.Surveyor); err != nil { // also where there is no row to mark
+	if err := s.Ready(ctx, ready, s.Surveyor); err != nil { // also where there is no row to mark
 		return nil, err
 	}
 	for i := range f.leaves {

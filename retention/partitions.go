@@ -176,7 +176,7 @@ const mostBusy = 2
 func (s *Service) remove(ctx context.Context, session *maintenance.Root, f *found, root upkeep.Root, parts *upkeep.Partitions) (failed error) {
 	p := f.policy
 	prover := s.Prover(root.Table, root.OID, f.Identity, false, nil)
-	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
+	if err := s.Ready(ctx, prover, session); err != nil { // also where nothing is due
 		return err
 	}
 	confirm := func(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -215,6 +216,16 @@ func (s *Service) Records(table wal.Table, oid uint32, id Identity) *records.Tab
 	return &records.Table{Reader: s.Reader, Table: table, OID: oid, ID: id.id}
 }
 
+// Ready is that of a prover. A slot of ours that is not there may be one that a backfill or a cutover makes in the end.
+func (s *Service) Ready(ctx context.Context, prover *proof.Prover, on proof.Looker) error {
+	err := prover.Ready(ctx, on)
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok || !slices.ContainsFunc(s.Reader.Slots(), func(name string) bool { return e.Subject == postgres.SlotSubject(name) }) {
+		return err
+	}
+	return s.Surveyor.ExplainMissing(ctx, s.Relay.Replication, err)
+}
+
 // Task is work on the rows of one table.
 type Task struct {
 	maintenance.Work
@@ -237,7 +248,7 @@ func (s *Service) Once(ctx context.Context, task *Task, tell func(Done)) (Done, 
 	}
 	defer session.Close()
 	prover := s.Prover(task.Root.Table, task.Root.OID, task.Identity, false, task.Sent)
-	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
+	if err := s.Ready(ctx, prover, session); err != nil { // also where nothing is due
 		return Done{}, err
 	}
 	job := NewJob(session, &s.Limits, task.Waits)

@@ -59,7 +59,7 @@ func (s *Service) Standing(ctx context.Context, table wal.Table, oid uint32, id 
 	if err := s.Reader.Identify(ctx); err != nil {
 		return at, err
 	}
-	if err := s.Prover(table, oid, id, false, nil).Ready(ctx, s.Surveyor); err != nil {
+	if err := s.Ready(ctx, s.Prover(table, oid, id, false, nil), s.Surveyor); err != nil {
 		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind == fault.KindRetry {
 			return at, err
 		}

@@ -139,6 +139,16 @@ func (k *keeper) refuses(t *testing.T, says string) {
 	released(t, k.db)
 }
 
+// saysWhichBackfill has a command name the backfill that makes the slot which is not there.
+func (k *keeper) saysWhichBackfill(t *testing.T, command string) {
+	t.Helper()
+	const next = "makes the slot when it is complete; let `cdc-relay backfill --yes` complete it"
+	k.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", k.slot+"_backfill")
+	invoke(t, k.env, command).want(t, exitRefused, "a backfill is under way or was interrupted", "")
+	invoke(t, k.env, command, "--once").want(t, exitRefused, "", next)
+	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot+"_backfill")
+}
+
 func (k *keeper) confirmed(t *testing.T, slot string) string {
 	t.Helper()
 	return harness.Query[string](t, k.db, "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", slot)

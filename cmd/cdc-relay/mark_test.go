@@ -112,6 +112,7 @@ func TestMark_NeverMarksWhatIsNotDelivered(t *testing.T) {
 		invoke(t, k.env, "mark", "--once").want(t, exitRefused, "marked 0 rows", "(reason slot_moved)")
 		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
 		invoke(t, k.env, "mark", "--once").want(t, exitRefused, "marked 0 rows", "(reason slot_missing)")
+		k.saysWhichBackfill(t, "mark")
 		k.acceptsGap(t, "created slot")
 		_, stop = k.streams(t)
 		invoke(t, k.env, "mark").want(t, exitRefused, "(before_slot_unknown)", "")

@@ -108,6 +108,7 @@ func TestRetention_LostSlotKeepsTheGap(t *testing.T) {
 			invoke(t, k.env, args...).want(t, exitRefused, "", "")
 		}
 		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason slot_missing)")
+		k.saysWhichBackfill(t, "retention")
 		k.acceptsGap(t, "created slot")
 		_, stop = k.start(t, nil)
 		invoke(t, k.env, "retention").want(t, exitRefused, "(before_slot_unknown)", "")

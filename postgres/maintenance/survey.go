@@ -122,6 +122,12 @@ func (s *Surveyor) Slots(ctx context.Context, names []string) ([]proof.Slot, err
 	return s.session.Slots(ctx, names)
 }
 
+// ExplainMissing completes an error of a slot that is not there: a backfill that is to make it may be incomplete.
+func (s *Surveyor) ExplainMissing(ctx context.Context, cfg postgres.Config, err error) error {
+	s.session.q.Ctx = ctx
+	return catalog.SlotMissing(s.session.q, cfg, err)
+}
+
 // Nudge has the flush position of a quiet server reach its insert position.
 func (s *Surveyor) Nudge(ctx context.Context) error { return s.session.Nudge(ctx) }
 
