@@ -90,7 +90,7 @@ func TestBackfill_CallsGiveNoTwoRowsOnePlace(t *testing.T) {
 			s.must(t, all)
 
 			events := map[deadletter.ID]string{}
-			backlog, err := deadletter.ReadBacklog(t.Context(), s.settings.Kafka.Connection, s.settings.DeadLetterTopic, deadletter.Filter{})
+			backlog, err := deadletter.ReadBacklog(t.Context(), s.settings.Kafka.Connection, s.settings.DeadLetterTopic, deadletter.Filter{}, func() {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -47,7 +47,7 @@ func parked(t *testing.T, guarantee string) *scene {
 // done marks all letters as done.
 func (s *scene) done(t *testing.T) {
 	t.Helper()
-	backlog, err := deadletter.ReadBacklog(t.Context(), s.settings.Kafka.Connection, s.settings.DeadLetterTopic, deadletter.Filter{})
+	backlog, err := deadletter.ReadBacklog(t.Context(), s.settings.Kafka.Connection, s.settings.DeadLetterTopic, deadletter.Filter{}, func() {})
 	if err != nil || len(backlog.Entries) != 3 {
 		t.Fatalf("%d dead letters: %v", len(backlog.Entries), err)
 	}

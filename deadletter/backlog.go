@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -112,13 +111,20 @@ func newBacklog() *Backlog {
 	return &Backlog{groups: make(map[groupOf]*letters), names: make(map[string]string)}
 }
 
-// ReadBacklog reads the topic to its present end.
-func ReadBacklog(ctx context.Context, at broker.Connection, topic string, filter Filter) (*Backlog, error) {
-	return ReadBacklogUpTo(ctx, at, topic, filter, math.MaxInt)
+// OpenPatience is for how long letters are awaited that an open Kafka transaction hides. It is longer than the minute
+// after which the brokers end one whose producer asks for no other time.
+const OpenPatience = 75 * time.Second
+
+// ReadBacklog reads the topic to its present end. It waits for Kafka transactions that are open, as topics.ReadWhole
+// does.
+func ReadBacklog(ctx context.Context, at broker.Connection, topic string, filter Filter, waits func()) (*Backlog, error) {
+	b := newBacklog()
+	err := topics.ReadWhole(ctx, at, topic, OpenPatience, waits, func(m *topics.Message) error { b.add(m, filter); return nil })
+	return b, err
 }
 
-// ReadBacklogUpTo is ReadBacklog for whoever has not the memory for any number of letters: it
-// fails with a *TooManyError when the topic has more than most.
+// ReadBacklogUpTo is for whoever has neither the time to wait for open Kafka transactions, which hide what lies behind
+// them, nor the memory for any number of letters: it fails with a *TooManyError when the topic has more than most.
 func ReadBacklogUpTo(ctx context.Context, at broker.Connection, topic string, filter Filter, most int) (*Backlog, error) {
 	b := newBacklog()
 	err := topics.ReadTopic(ctx, at, topic, func(m *topics.Message) error {

@@ -221,7 +221,15 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 
 // read takes the letters as they are in the topic now.
 func (l *letters) read(ctx context.Context) (err error) {
-	l.backlog, err = deadletter.ReadBacklog(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, l.filter)
+	began, told := time.Now(), false
+	waits := func() {
+		if told || time.Since(began) < 2*time.Second {
+			return
+		}
+		told = true
+		fmt.Fprintf(l.app.stderr, "cdc-relay: waiting up to %s for the end of topic %s: a Kafka transaction is open in it\n", deadletter.OpenPatience, l.settings.DeadLetterTopic)
+	}
+	l.backlog, err = deadletter.ReadBacklog(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, l.filter, waits)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("read topic %s: %s; nothing was changed", l.settings.DeadLetterTopic, restore.Cause(context.Cause(ctx)))

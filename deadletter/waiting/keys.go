@@ -9,10 +9,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
-// Load reads the dead-letter topic to its present end.
+// Load reads the dead-letter topic to its present end, as deadletter.ReadBacklog does.
 func Load(ctx context.Context, at broker.Connection, topic string, own func(source string) bool) (*Set, error) {
 	s := New(own)
-	err := topics.ReadTopic(ctx, at, topic, func(m *topics.Message) error { s.Read(m); return nil })
+	err := topics.ReadWhole(ctx, at, topic, deadletter.OpenPatience, func() {}, func(m *topics.Message) error { s.Read(m); return nil })
 	return s, err
 }
 

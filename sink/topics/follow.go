@@ -244,12 +244,16 @@ func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) e
 	defer f.mu.Unlock()
 	for partition, end := range ends {
 		if next := f.next[partition]; next < end && next >= committed[partition] {
-			return &sink.Error{Class: sink.Retry, Reason: fault.ReasonLettersHidden, Err: advice.Give(
-				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie after the start of a Kafka transaction that is not over, and may hold letters of this relay", f.topic, next, end-1, partition),
-				"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not")}
+			return lettersHidden(f.topic, partition, next, end)
 		}
 	}
 	return readError(f.topic, cause)
+}
+
+func lettersHidden(topic string, partition int32, from, end int64) *sink.Error {
+	return &sink.Error{Class: sink.Retry, Reason: fault.ReasonLettersHidden, Err: advice.Give(
+		fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie after the start of a Kafka transaction that is not over, and may hold letters of this relay", topic, from, end-1, partition),
+		"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not")}
 }
 
 // missing returns the error for a topic whose ends are unknown. It asks the controller first: a
@@ -292,14 +296,20 @@ func (f *Follower) Close() {
 
 // ReadTopic visits the topic's present records, in order within each partition. An error of visit
 // ends the reading and is returned; every other error is a *sink.Error. A missing topic has the reason
-// unknown_topic.
+// unknown_topic. Records behind the start of a Kafka transaction that is open are none of the present ones.
 func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit func(*Message) error) error {
+	return ReadWhole(ctx, at, topic, 0, nil, visit)
+}
+
+// ReadWhole is ReadTopic with those records too: it waits for the transactions, and calls waits twice a second
+// meanwhile. patience is the longest wait without a record; after it the error has ReasonLettersHidden.
+func ReadWhole(ctx context.Context, at broker.Connection, topic string, patience time.Duration, waits func(), visit func(*Message) error) error {
 	client, err := at.Consumer(kgo.FetchMaxWait(followWait))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ends, err := offsets.Ends(ctx, client, topic, false)
+	ends, err := offsets.Ends(ctx, client, topic, waits != nil) // nil: of ReadTopic
 	if err != nil {
 		return readError(topic, err)
 	}
@@ -308,7 +318,7 @@ func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit fu
 		from[partition] = kgo.NewOffset().AtStart()
 	}
 	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
-	next := make(map[int32]int64)
+	next, came := make(map[int32]int64), time.Now()
 	for len(ends) > 0 {
 		fetches := pollFor(ctx, client, readStall)
 		if ctx.Err() != nil {
@@ -319,7 +329,20 @@ func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit fu
 		}
 		if fetches.Empty() {
 			offsets.DropUnreadable(ctx, client, topic, next, ends)
-			continue
+			if waits == nil || len(ends) == 0 {
+				continue
+			} else if waits(); time.Since(came) < patience {
+				continue
+			}
+			committed, err := offsets.Ends(ctx, client, topic, false)
+			if err != nil {
+				return readError(topic, err)
+			}
+			for partition, end := range ends {
+				if committed[partition] < end {
+					return lettersHidden(topic, partition, max(next[partition], committed[partition]), end)
+				}
+			}
 		}
 		for records := fetches.RecordIter(); !records.Done(); {
 			r := records.Next()
@@ -332,7 +355,7 @@ func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit fu
 					return err
 				}
 			}
-			next[r.Partition] = r.Offset + 1
+			next[r.Partition], came = r.Offset+1, time.Now()
 			if r.Offset+1 >= end {
 				delete(ends, r.Partition)
 			}

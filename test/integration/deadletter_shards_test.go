@@ -66,7 +66,7 @@ func TestExactlyOnce_ARedriveOfOneShardLeavesTheOthersKeysParked(t *testing.T) {
 	insert(60_000)
 	insert(0)
 	shows(func(uuid.UUID) string { return "0" })
-	backlog, err := deadletter.ReadBacklog(t.Context(), p.Settings().Kafka.Connection, letters, deadletter.Filter{})
+	backlog, err := deadletter.ReadBacklog(t.Context(), p.Settings().Kafka.Connection, letters, deadletter.Filter{}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func TestRejected_RowsGoToTheDeadLettersAndBackInOrder(t *testing.T) {
 func redrive(t *testing.T, p *relaytest.Pipeline, letters string) {
 	t.Helper()
 	cfg := p.Settings().Kafka
-	backlog, err := deadletter.ReadBacklog(t.Context(), cfg.Connection, letters, deadletter.Filter{})
+	backlog, err := deadletter.ReadBacklog(t.Context(), cfg.Connection, letters, deadletter.Filter{}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
