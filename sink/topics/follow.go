@@ -296,20 +296,20 @@ func (f *Follower) Close() {
 
 // ReadTopic visits the topic's present records, in order within each partition. An error of visit
 // ends the reading and is returned; every other error is a *sink.Error. A missing topic has the reason
-// unknown_topic. Records behind the start of a Kafka transaction that is open are none of the present ones.
+// unknown_topic. It does not visit what lies behind the start of an open Kafka transaction.
 func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit func(*Message) error) error {
 	return ReadWhole(ctx, at, topic, 0, nil, visit)
 }
 
-// ReadWhole is ReadTopic with those records too: it waits for the transactions, and calls waits twice a second
-// meanwhile. patience is the longest wait without a record; after it the error has ReasonLettersHidden.
+// ReadWhole visits those records too: it waits until the transactions end, and calls waits (nil in ReadTopic alone) twice
+// a second meanwhile. patience is the longest wait without a record; after it the error has ReasonLettersHidden.
 func ReadWhole(ctx context.Context, at broker.Connection, topic string, patience time.Duration, waits func(), visit func(*Message) error) error {
 	client, err := at.Consumer(kgo.FetchMaxWait(followWait))
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ends, err := offsets.Ends(ctx, client, topic, waits != nil) // nil: of ReadTopic
+	ends, err := offsets.Ends(ctx, client, topic, waits != nil)
 	if err != nil {
 		return readError(topic, err)
 	}
