@@ -227,7 +227,7 @@ func (l *letters) read(ctx context.Context) (err error) {
 			return
 		}
 		told = true
-		fmt.Fprintf(l.app.stderr, "cdc-relay: waiting up to %s for the end of topic %s: a Kafka transaction is open in it\n", deadletter.OpenPatience, l.settings.DeadLetterTopic)
+		fmt.Fprintf(l.app.stderr, "cdc-relay: waiting up to %s for the end of topic %s: an open Kafka transaction hides it, or the brokers do not answer\n", deadletter.OpenPatience, l.settings.DeadLetterTopic)
 	}
 	l.backlog, err = deadletter.ReadBacklog(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, l.filter, waits)
 	switch {
