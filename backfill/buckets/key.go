@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// Most is the greatest number of buckets: they are told apart by one byte.
+// Most is the greatest number of buckets: the bucket of a key follows from one byte of its hash.
 const Most = 256
 
 // Key names the columns that have the key of a table's rows.

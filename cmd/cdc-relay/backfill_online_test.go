@@ -123,7 +123,7 @@ func TestBackfillOnline_KilledGoesOn(t *testing.T) {
 	}
 }
 
-// Where the brokers are away, the plan says what to do about it.
+// While the brokers are away, the plan names the next step.
 func TestBackfillOnline_SaysThatTheBrokersAreAway(t *testing.T) {
 	t.Parallel()
 	k := newOld(t, "18", keeping["detect_moved_slot"], "CDC_RELAY_KAFKA_BROKERS=127.0.0.1:1")
